@@ -16,8 +16,8 @@ TARGET = ROOT / "sync.py"
 
 HEAD = '''"""`Queue` and `Job` for code without an event loop: the same methods, which block.
 
-Written by `python -m tools.blocking --write` from `queue.py`, `operate/search.py`, `task.py`,
-`schedule.py`, `operate/groups.py` and `job.py`: change those.
+Written by `python -m tools.blocking --write` from `queue.py`, `task.py`, `schedule.py`,
+`operate/groups.py` and `job.py`: change those.
 """
 
 {imports}
@@ -124,8 +124,7 @@ class SyncGroups:
 # What `Job.__init__` sets, which no annotation in the class body tells.
 FIELDS = {"id": "str", "name": "str", "data": "Any", "added": "bool", "outcome": "AddOutcome"}
 NOT_TWINNED = {
-    "queue", "sync", "store", "listeners", "call", "name", "schedules", "groups", "redaction", "row", "run_rows",
-    "task",
+    "queue", "sync", "store", "name", "schedules", "groups", "row", "task",
 }  # fmt: skip
 
 AS_THEY_ARE = {"new"}  # methods that do not wait for anything
@@ -241,8 +240,6 @@ def written() -> str:
     job += [twin(method, "_job") for method in methods("job.py", "Job")]
     queue = [_property("name", "str", "_queue")]
     queue += [twin(method, "_queue") for method in methods("queue.py", "Queue")]
-    queue += [twin(method, "_queue") for method in methods("queue.py", "QueueOperations")]
-    queue += [twin(method, "_queue") for method in methods("operate/search.py", "JobSearch")]
     task = [_property("name", "str", "_task")]
     task += [twin(method, "_task") for method in methods("task.py", "Task")]
     schedules = [twin(method, "_schedules") for method in methods("schedule.py", "QueueSchedules")]

@@ -178,8 +178,7 @@ class App:
         self.queues: Queues = Queues()
         self._terms = (durability, dead_letter_queue)
         connect = partial(connected, self.url, clock, self.prefix, *self._terms, given=url is not None)
-        self.in_memory = self.url.startswith("memory:")
-        self.services = AppServices(connect, clock, Redaction(redact), self.queues, in_memory=self.in_memory)
+        self.services = AppServices(self.url, connect, clock, Redaction(redact), self.queues)
         self.dead_letter_queue = self.services.engine.dead_letters.queue
         self._strategies: dict[str, BackoffStrategy] = dict(BUILT_IN)
         self.dead_letters = DeadLetters(self.services, self.queues, self._strategies)
@@ -696,12 +695,12 @@ class App:
 
         twin = self.services.engine.twin()
         owned = twin is not self.services.engine
-        if under is not None and not self.in_memory:
+        if under is not None and not self.services.in_memory:
             return under.keeper(twin, self.services.clock, owned=owned)
         if self.services.given:
             return LoopKeeper(twin, self.services.clock, owned=owned)
         return LeaseKeeper(
-            twin, self.services.clock, owned=owned, hang_timeout=None if self.in_memory else hang_timeout
+            twin, self.services.clock, owned=owned, hang_timeout=None if self.services.in_memory else hang_timeout
         )
 
     def stop(self) -> None:

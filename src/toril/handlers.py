@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from toril.codec.encoding import Serializer
+from toril.codec.encoding import Serializer, Undecodable
 from toril.codec.payload import Payload, payload_for, result_for
-from toril.errors import InvalidName, InvalidOption, PermanentError, UsageError, preview
+from toril.errors import InvalidName, InvalidOption, InvalidPayload, PermanentError, UsageError, preview
 from toril.model import MAX_TIMEOUT
 from toril.model.durations import Duration, milliseconds
 from toril.model.names import check_job_name, near_name
@@ -143,6 +143,7 @@ class Registry:
         self._entries: dict[str, RegisteredHandler] = {}
         self._names: dict[Hashable, str] = {}
         self._otherwise: str | None = None
+        self._plain: Payload = payload_for(Any, serializer=serializer)
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries
@@ -171,6 +172,37 @@ class Registry:
     def find(self, name: str) -> RegisteredHandler | None:
         entry = self._entries.get(name)
         return entry if entry is not None or self._otherwise is None else self._entries[self._otherwise]
+
+    def payload_of(self, name: str) -> Payload:
+        """How payloads of jobs of this name are written and read."""
+        entry = self.find(name)
+        return entry.payload if entry else self._plain
+
+    def encode(self, name: str, data: Any) -> str:
+        """A payload as text, checked against the handler's type where that is known."""
+        try:
+            return self.payload_of(name).encode(data)
+        except InvalidPayload as error:
+            raise InvalidPayload(f"job {name!r}: {error}") from None
+
+    def decode(self, name: str, text: str) -> Any:
+        """The stored payload of a job of this name; the text itself where it is not what the handler declares."""
+        try:
+            return self.payload_of(name).decode(text)
+        except (Undecodable, InvalidPayload):
+            return text
+
+    def decode_result(self, name: str, text: str) -> Any:
+        """The stored result of a job of this name, as the handler declares it."""
+        entry = self.find(name)
+        return (entry.result if entry else self._plain).decode(text)
+
+    def show_result(self, name: str, text: str) -> Any:
+        """The same; the text itself where it is not what the handler declares."""
+        try:
+            return self.decode_result(name, text)
+        except (Undecodable, InvalidPayload):
+            return text
 
     def register_all(self, handlers: Mapping[str, Function] | Iterable[Function]) -> None:
         """A mapping of names to functions, or functions that are called by their own names."""

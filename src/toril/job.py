@@ -1,6 +1,6 @@
 """A job as its producer, or an operator, holds it: what is known of it, and what can be done to it."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
@@ -9,6 +9,7 @@ from toril.errors import JobCancelled, JobFailed, NotFound, ResultGone, WrongSta
 from toril.events import JobEvent
 from toril.model import (
     AddOutcome,
+    Call,
     Cancelled,
     Completed,
     ControlResult,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cancelling", "Job"]
 
+T = TypeVar("T")
 R = TypeVar("R", covariant=True)
 
 Cancelling: TypeAlias = Literal["cancelled", "requested"]
@@ -127,9 +129,9 @@ class Job(Generic[R]):
         if row is None:
             return None
         return as_record(
-            JobRecord, row, data=queue.decoded(row.name, row.data), metadata=metadata_of(row.metadata),
+            JobRecord, row, data=queue.handlers.decode(row.name, row.data), metadata=metadata_of(row.metadata),
             checkpoint=_value(row.checkpoint), progress=_value(row.progress),
-            result=None if row.result is None else queue.decoded_result(row.name, row.result),
+            result=None if row.result is None else queue.handlers.show_result(row.name, row.result),
         )  # fmt: skip
 
     @property
@@ -144,7 +146,7 @@ class Job(Generic[R]):
         if row is None:
             raise NotFound(f"there is no job {self.id!r} in queue {self._queue.name!r}")
         self._record = row
-        self.name, self.data = row.name, self._queue.decoded(row.name, row.data)
+        self.name, self.data = row.name, self._queue.handlers.decode(row.name, row.data)
         return self
 
     async def state(self) -> State | None:
@@ -159,10 +161,10 @@ class Job(Generic[R]):
         store, name = self._queue.store, self._queue.name
         while True:
             wait = _A_WHILE if left is None else min(left, _A_WHILE)
-            (finished,) = await self._queue.call(lambda _, wait=wait: store.finished(name, [self.id], timeout=wait))  # type: ignore[misc]
+            (finished,) = await self._call(lambda _, wait=wait: store.finished(name, [self.id], timeout=wait))  # type: ignore[misc]
             match finished.ended:
                 case Completed(text):
-                    return self._queue.result_of(self.name, text)  # type: ignore[no-any-return]
+                    return self._queue.handlers.decode_result(self.name, text)  # type: ignore[no-any-return]
                 case Failed(failure):
                     reason = failure.reason
                     raise JobFailed(f"job {self.id} failed: {reason}", job_id=self.id, reason=reason)
@@ -216,10 +218,10 @@ class Job(Generic[R]):
         """Stop it. `"cancelled"`: it had not started and never will; `"requested"`: it runs, and its handler is told to
         stop. A job that has ended is refused: with `WrongState` if it is kept, else with `NotFound`."""
         store, name = self._queue.store, self._queue.name
-        changed = await self._queue.call(lambda call: store.cancel(name, [self.id], reason=reason, call=call))
+        changed = await self._call(lambda call: store.cancel(name, [self.id], reason=reason, call=call))
         if changed.done:  # of one that runs its worker tells, once it has ended
             event = JobEvent(queue=name, job_id=self.id, job_name=self.name, error=reason)
-            self._queue.listeners.emit("cancelled", event)
+            self._queue.services.events.emit("cancelled", event)
         if changed.asked:
             return "requested"
         await self._check(changed, "cancelled")
@@ -230,10 +232,10 @@ class Job(Generic[R]):
         it."""
         store, name = self._queue.store, self._queue.name
         if await self._where() == "queue":
-            await self._check(await self._queue.call(lambda call: store.remove(name, [self.id], call=call)), "removed")
+            await self._check(await self._call(lambda call: store.remove(name, [self.id], call=call)), "removed")
             return
         letter = letter_id(name, self.id)
-        if not (await self._queue.call(lambda call: store.dead_letters.discard([letter], call=call))).done:
+        if not (await self._call(lambda call: store.dead_letters.discard([letter], call=call))).done:
             raise NotFound(f"there is no job {self.id!r} in queue {name!r}")
 
     async def retry(self) -> None:
@@ -247,11 +249,11 @@ class Job(Generic[R]):
     async def promote(self) -> None:
         """Do not wait for its delay any longer."""
         store, name = self._queue.store, self._queue.name
-        await self._check(await self._queue.call(lambda call: store.promote(name, [self.id], call=call)), "promoted")
+        await self._check(await self._call(lambda call: store.promote(name, [self.id], call=call)), "promoted")
 
     async def update_data(self, data: Any) -> None:
         """Replace its payload, checked as in `add`."""
-        await self._update(SetData(self.id, self._queue.encoded(self.name, data)), "changed")
+        await self._update(SetData(self.id, self._queue.handlers.encode(self.name, data)), "changed")
         self.data = data
 
     async def set_priority(self, priority: int, *, lifo: bool = False) -> None:
@@ -263,9 +265,12 @@ class Job(Generic[R]):
         """Let a delayed job wait for this long from now."""
         await self._update(SetDelay(self.id, milliseconds("delay", delay)), "delayed")
 
+    async def _call(self, make: Callable[[Call], Awaitable[T]]) -> T:
+        return await self._queue.services.call(make)
+
     async def _update(self, update: Update, verb: str) -> None:
         store, name = self._queue.store, self._queue.name
-        await self._check(await self._queue.call(lambda call: store.update(name, [update], call=call)), verb)
+        await self._check(await self._call(lambda call: store.update(name, [update], call=call)), verb)
 
     async def _check(self, changed: ControlResult, verb: str) -> None:
         for refused in changed.refused:

@@ -2,7 +2,6 @@
 
 import asyncio
 import copy
-from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -21,39 +20,34 @@ from toril.client.options import (
 )
 from toril.client.priorities import MixedPriorities
 from toril.client.producer import AddBatcher, AddChunk, Item, JobTemplate, JobTemplates, PreparedJob, chunks, handles
-from toril.codec.encoding import Undecodable
-from toril.codec.payload import Payload, payload_for
 from toril.context import AnyHandler, HandlerOf, RawHandler, RunsAs
 from toril.errors import (
     EngineUnavailable,
     InvalidName,
     InvalidOption,
-    InvalidPayload,
     NotFound,
     PartialAdd,
     UsageError,
     WrongState,
     preview,
 )
-from toril.events import Events, JobEvent
+from toril.events import JobEvent
 from toril.handlers import Registry, handler, own_name
 from toril.job import Job
 from toril.model import (
     Added,
     AddOutcome,
     Call,
-    CircuitRow,
     Counts,
     Declaration,
     JobRow,
-    Limits,
     NewJob,
     Page,
     Pause,
-    Precedence,
     RateLimit,
     Resume,
     RunStatus,
+    SearchPage,
     SetConcurrency,
     SetRateLimit,
     Setting,
@@ -68,25 +62,24 @@ from toril.operate.groups import QueueGroups
 from toril.operate.history import Gap, Happening, follow
 from toril.operate.lookup import find_job
 from toril.operate.metrics import QueueMetrics, metrics
-from toril.operate.search import JobSearch, StateName, as_state
+from toril.operate.search import PATIENCE, Failures, JobSearch, MatchCount, StateName, as_state
 from toril.operate.stacks import asked_stack
-from toril.operate.why import Explanation, ended, failed, why
+from toril.operate.why import Explanation, explain
 from toril.policy.metrics import Range
-from toril.policy.redaction import redacted
 from toril.policy.retry import Retry
-from toril.policy.search import DeadLetterFilter, JobFilter
+from toril.policy.search import DeadLetterFilter, EndingName, JobFilter
 from toril.records import (
     CancelCounts,
     EventRecord,
     JobStack,
     QueueDeclaration,
     QueueSettings,
+    RunRecord,
     WorkerRecord,
     as_record,
     declaration_record,
 )
 from toril.runtime.hooks import function
-from toril.runtime.redaction import Part
 from toril.runtime.services import Services, SyncServices, add_jobs
 from toril.schedule import Declared, QueueSchedules, Timing, declare
 from toril.store.engine import Store
@@ -99,7 +92,6 @@ __all__ = [
     "Item",
     "PreparedJob",
     "Queue",
-    "QueueOperations",
     "QueueOptions",
     "is_unhandled",
     "job_of_row",
@@ -129,238 +121,6 @@ async def _handled(store: Store, queue: str) -> frozenset[str] | None:
     return (await store.declarations(queue)).handled(len(await store.workers(queue)))
 
 
-class QueueOperations(JobSearch):
-    """Reads, controls and settings of a queue."""
-
-    @abstractmethod
-    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
-
-    @property
-    @abstractmethod
-    def listeners(self) -> Events: ...
-
-    async def counts(self) -> Counts:
-        """How many jobs are in each state, and whether the queue is paused."""
-        return await self.store.counts(self.name)
-
-    async def usage(self) -> Usage:
-        """About how many bytes the queue takes in its store."""
-        return await self.store.usage(self.name)
-
-    async def job(self, job_id: str) -> "Job[Any] | None":
-        """A job by its id, or None. One that failed for good and is not kept is a dead letter: its state is `failed`,
-        and `dead_letter` names it."""
-        if not isinstance(job_id, str) or not job_id or len(job_id) > 256:
-            raise InvalidName(f"a job id has from 1 to 256 characters, and {preview(job_id)} does not")
-        row = await find_job(self.store, self.name, job_id)
-        return None if row is None else self._job(row)
-
-    async def jobs(self, state: StateName | State, cursor: str | None = None, limit: int = 50) -> "Page[Job[Any]]":
-        """A page of the jobs in a state: the next to run first, the last to end first."""
-        page = await self.store.page(self.name, as_state(state), cursor=cursor, limit=limit)
-        return Page(tuple(map(self._job, page.items)), page.cursor)
-
-    async def metrics(self, over: Range = "1h") -> QueueMetrics:
-        """Counts of now, and what happened in the last `1h`, `4h`, `12h`, `1d` or `7d`: what completed and failed, how
-        long jobs waited and ran, which names failed, in all and in at most 240 points. It is recorded whether jobs are
-        kept or not."""
-        return await metrics(self.store, self.name, over)
-
-    def events(self, after: str | None = None) -> AsyncIterator[EventRecord | Gap]:
-        """All that happens in the queue, wherever: `async for event in queue.events()`, from now on. To read on from
-        where one was, give the last event's `at`; a `Gap` comes where some was trimmed away meanwhile."""
-        return _read(follow(self.store, self.name, after))
-
-    async def workers(self) -> list[WorkerRecord]:
-        """The workers that serve this queue now."""
-        return [as_record(WorkerRecord, worker) for worker in await self.store.workers(self.name)]
-
-    async def settings(self) -> QueueSettings:
-        """What is set for the queue in the store, for every process."""
-        return as_record(QueueSettings, (await self.store.queue(self.name)).settings)
-
-    async def declaration(self) -> QueueDeclaration | None:
-        """What the living workers of the queue declare in their code, the newest of them where they differ; None if
-        there are none. What is set in the store holds over it: see `settings`."""
-        return declaration_record(await self.store.declarations(self.name))
-
-    async def why(self, job_id: str) -> Explanation:
-        """Why a job does not run, or what became of it: a sentence and the facts. `NotFound` if nothing is known."""
-        row = await find_job(self.store, self.name, job_id)
-        if row is None:
-            return await self._remembered(job_id)
-        if row.failure is not None:
-            row = replace(row, failure=replace(row.failure, reason=self._error(row)))
-        if row.dead_letter is not None:
-            return failed(row)
-        declared = await self.store.declarations(self.name)
-        standing = await self.store.explain(self.name, job_id, self._limits(declared.newest))
-        workers = [worker for worker in await self.store.workers(self.name) if not worker.silent]
-        circuit = await self._circuit_of(row)
-        return why(row, await self.store.queue(self.name), standing, workers, circuit, declared)
-
-    def _limits(self, declared: Declaration | None) -> Limits:
-        """What claims of the queue are held to: as its workers declare it, or, where there are none, the code here."""
-        queue: Queue = self  # type: ignore[assignment]
-        options = queue.options
-        rate, first = (options.rate_limit, options.priority_first) if declared is None else (
-            declared.rate, declared.priority_first)  # fmt: skip
-        return Limits(rate=rate, precedence=Precedence.PRIORITY_FIRST if first else Precedence.PLAIN_FIRST)
-
-    async def _circuit_of(self, row: JobRow) -> CircuitRow | None:
-        """The circuit that a job hangs on, if something is known of it. Where the breaker is declared elsewhere, those
-        that are named after the queue or the job are looked for."""
-        if row.state not in {State.WAITING, State.PRIORITIZED, State.DELAYED}:
-            return None
-        queue: Queue = self  # type: ignore[assignment]
-        entry = queue.handlers.find(row.name)
-        breaker = (entry.handler.breaker if entry else None) or queue.options.breaker
-        keys = {self.name, f"{self.name}/{row.name}"} if row.breaker is None else {row.breaker}
-        if breaker is not None:
-            try:
-                keys = {breaker.key_for(self.name, row.name, queue.decoded(row.name, row.data), row.breaker)}
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-                return None  # its key is made of a payload, and cannot be made of this one
-        found = [each for each in await self.store.circuits.list() if each.key in keys]
-        return max(found, key=lambda each: each.till, default=None)
-
-    async def _remembered(self, job_id: str) -> Explanation:
-        for ending in RunStatus:
-            for run in (await self.store.runs(self.name, ending, limit=1000)).items:
-                if run.id == job_id:
-                    part: Part = "result" if ending is RunStatus.COMPLETED else "error"
-                    text = redacted(self.redaction.text(run.text, part, self.name, run.name) or "")
-                    return ended(replace(run, text=text))
-        raise NotFound(f"there is no job {preview(job_id)} in queue {self.name!r}, and nothing is remembered of one")
-
-    async def stack(self, job_id: str, *, patience: Duration = 8) -> JobStack:
-        """Where a running job is now: its worker is asked, and answers within moments. `WrongState` if the job does not
-        run, or if its worker does not answer in time."""
-        (row,) = await self.store.jobs(self.name, [job_id])
-        if row is None:
-            raise NotFound(f"there is no job {preview(job_id)} in queue {self.name!r}")
-        if row.state is not State.ACTIVE or row.worker is None:
-            raise WrongState(f"job {preview(job_id)} does not run, so it has no stack")
-        return await asked_stack(self.store, row, milliseconds("patience", patience))
-
-    @property
-    def groups(self) -> QueueGroups:
-        """The groups of this queue: to look at, to pause, and to give limits at run time."""
-        return QueueGroups(self)
-
-    async def pause(self) -> None:
-        """Start nothing new, anywhere, until `resume()`. Running jobs go on, adds succeed."""
-        await self._configure(Pause())
-        self.listeners.paused(self.name, now=True)
-
-    async def resume(self) -> None:
-        await self._configure(Resume())
-        self.listeners.paused(self.name, now=False)
-
-    async def set_concurrency(self, limit: int | None) -> None:
-        """How many jobs may run at once over the whole fleet; None for no bound."""
-        await self._configure(SetConcurrency(limit))
-
-    async def set_rate_limit(self, limit: RateLimit | None) -> None:
-        """How many may start in a time over the whole fleet, instead of what the code says; None to take it back."""
-        await self._configure(SetRateLimit(limit))
-
-    async def drain(self, *, delayed: Literal["keep", "remove"] = "keep") -> int:
-        """Remove what has not started. How many that were."""
-        if delayed not in ("keep", "remove"):
-            raise InvalidOption(f"delayed must be 'keep' or 'remove', not {preview(delayed)}")
-        states = frozenset({State.WAITING, State.PRIORITIZED} | ({State.DELAYED} if delayed == "remove" else set()))
-        return await self._sweep(lambda call: self.store.drain(self.name, states=states, call=call))
-
-    async def clean(
-        self, state: StateName | State = "completed", *, older_than: Duration = 0, limit: int | None = None
-    ) -> int:
-        """Remove jobs of a state that are older than this, oldest first. How many that were."""
-        grace, wanted = milliseconds("older_than", older_than, 0, 2**42), as_state(state)
-        if limit is not None and (type(limit) is not int or limit < 1):
-            raise InvalidOption(f"limit must be a whole number from 1, not {preview(limit)}")
-        removed = 0
-        while limit is None or removed < limit:
-            size = 1000 if limit is None else min(limit - removed, 1000)
-            swept = await self.call(
-                lambda call, size=size: self.store.clean(self.name, state=wanted, grace=grace, limit=size, call=call)  # type: ignore[misc]
-            )
-            removed += len(swept.ids)
-            if not swept.more:
-                break
-        return removed
-
-    async def obliterate(self, *, force: bool = False) -> int:
-        """Remove the queue with everything in it; while jobs run only by force. How many jobs that were."""
-        if type(force) is not bool:
-            raise InvalidOption(f"force must be True or False, not {preview(force)}")
-        running: Literal["refuse", "remove"] = "remove" if force else "refuse"
-        return await self._sweep(lambda call: self.store.obliterate(self.name, running=running, call=call))
-
-    async def retry(self, job_id: str) -> None:
-        """Run a job again that has ended, with all its attempts: one that the queue keeps, or a dead letter. Its log
-        goes on; progress and errors begin anew."""
-        from toril.operate.dead_letters import replay_job  # noqa: PLC0415 - which is made of queues
-
-        changed = await self.call(lambda call: self.store.retry(self.name, [job_id], call=call))
-        for refused in changed.refused:
-            if refused.state is not None:
-                raise WrongState(f"job {job_id!r} is {refused.state} and cannot be retried")
-            queue: Queue = self  # type: ignore[assignment]
-            await replay_job(queue, job_id)
-
-    async def retry_failed(self) -> int:
-        """Run all failed jobs again: those that the queue keeps, and its dead letters. How many that were. Cancelled
-        jobs are left, and so is a dead letter whose payload is not what its handler takes."""
-        from toril.operate.dead_letters import of_queue  # noqa: PLC0415 - which is made of queues
-
-        queue: Queue = self  # type: ignore[assignment]
-        retried, cursor = 0, None
-        while True:
-            page = await self.store.page(self.name, State.FAILED, cursor=cursor, limit=1000)
-            ids = [row.id for row in page.items if row.ending is RunStatus.FAILED]
-            if ids:
-                changed = await self.call(lambda call, ids=ids: self.store.retry(self.name, ids, call=call))  # type: ignore[misc]
-                retried += len(changed.done)
-            cursor = page.cursor
-            if cursor is None:
-                break
-        return retried + (await of_queue(queue).replay(DeadLetterFilter(queue=self.name))).count
-
-    async def cancel_all(
-        self, state: StateName | State, where: JobFilter = JobFilter(), *, reason: str = "No reason provided"
-    ) -> CancelCounts:
-        """Cancel the jobs of a state that the filter means: those that have not started never will, running ones are
-        asked to stop. What comes to the state meanwhile is left alone, as by `JobFilter(until=…)`."""
-        wanted, cursor, ended, asked = as_state(state), None, 0, 0
-        if wanted in FINISHED:
-            raise InvalidOption(f"a job that has {wanted.value} cannot be cancelled")
-        if where.until is None:
-            where = replace(where, until=moment((await self.store.health()).now))
-        while True:
-            page = await self.search(wanted, where, cursor=cursor, limit=_A_CALL)
-            ids = [job.id for job in page.items]
-            if ids:
-                changed = await self.call(
-                    lambda call, ids=ids: self.store.cancel(self.name, ids, reason=reason, call=call)  # type: ignore[misc]
-                )
-                ended, asked = ended + len(changed.done), asked + len(changed.asked)
-            cursor = page.cursor
-            if cursor is None:
-                return CancelCounts(cancelled=ended, requested=asked)
-
-    async def _configure(self, setting: Setting) -> None:
-        await self.call(lambda call: self.store.configure(self.name, [setting], call=call))
-
-    async def _sweep(self, sweep: Callable[[Call], Awaitable[Swept]]) -> int:
-        removed = 0
-        while True:
-            swept = await self.call(sweep)
-            removed += len(swept.ids)
-            if not swept.more:
-                return removed
-
-
 async def _stored_by(sending: Awaitable[list[Job[Any]]]) -> list[Job[Any]]:
     """What an add that is on its way has stored."""
     try:
@@ -379,7 +139,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound=AnyHandler)
 
 
-class Queue(QueueOperations):
+class Queue:
     """One object a name; `app.queue(name, …)` makes it."""
 
     def __init__(
@@ -396,7 +156,6 @@ class Queue(QueueOperations):
         self._metadata: dict[str, Any] = {}
         self._together = AddBatcher()
         self._bound = DeclaredLimits(name, options.max_waiting, options.groups)
-        self._plain: Payload = payload_for(Any, serializer=options.serializer)
         self._defaults = self._defaults_of(options.retry)
         self._published: Declaration | None = None
 
@@ -410,15 +169,6 @@ class Queue(QueueOperations):
     @property
     def store(self) -> Store:
         return self.services.store
-
-    @property
-    def listeners(self) -> Events:
-        """Who listens to what happens in this process."""
-        return self.services.events
-
-    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
-        """Send a call to the store, again while it does not answer."""
-        return await self.services.call(make)
 
     @property
     def sync(self) -> "SyncQueue":
@@ -557,7 +307,9 @@ class Queue(QueueOperations):
             options["subject"] = subject_of(self.options.subject, data)
         if self._metadata:
             options["metadata"] = {**self._metadata, **as_metadata(options.get("metadata"))}
-        return PreparedJob(self, new_job(name, self.encoded(name, data), options, self._defaults_for(name)), data)
+        return PreparedJob(
+            self, new_job(name, self.handlers.encode(name, data), options, self._defaults_for(name)), data
+        )
 
     @overload
     async def add_and_wait(
@@ -638,20 +390,6 @@ class Queue(QueueOperations):
         """The schedules in the store: to look at, and to make and change at run time."""
         return QueueSchedules(self)
 
-    def encoded(self, name: str, data: Any) -> str:
-        """A payload as text, checked against the handler's type where that is known."""
-        try:
-            return self._payload_of(name).encode(data)
-        except InvalidPayload as error:
-            raise InvalidPayload(f"job {name!r}: {error}") from None
-
-    def decoded(self, name: str, text: str) -> Any:
-        """The stored payload of a job of this name; the text itself where it is not what the handler declares."""
-        try:
-            return self._payload_of(name).decode(text)
-        except (Undecodable, InvalidPayload):
-            return text
-
     def runs_as(self, handler: Any) -> list[RunsAs]:
         """In which queues of the app a handler runs, and under which names; of a task, its own."""
         if isinstance(handler, Task):
@@ -666,16 +404,231 @@ class Queue(QueueOperations):
             raise UsageError(f"{preview(handler)} is a handler of no queue of this app; give a task of its queue")
         return found
 
-    def result_of(self, name: str, text: str) -> Any:
-        entry = self.handlers.find(name)
-        return (entry.result if entry else self._plain).decode(text)
+    # looking at it
 
-    def decoded_result(self, name: str, text: str) -> Any:
-        """The stored result of a job of this name; the text itself where it is not what the handler declares."""
-        try:
-            return self.result_of(name, text)
-        except (Undecodable, InvalidPayload):
-            return text
+    async def counts(self) -> Counts:
+        """How many jobs are in each state, and whether the queue is paused."""
+        return await self.store.counts(self._name)
+
+    async def usage(self) -> Usage:
+        """About how many bytes the queue takes in its store."""
+        return await self.store.usage(self._name)
+
+    async def job(self, job_id: str) -> "Job[Any] | None":
+        """A job by its id, or None. One that failed for good and is not kept is a dead letter: its state is `failed`,
+        and `dead_letter` names it."""
+        if not isinstance(job_id, str) or not job_id or len(job_id) > 256:
+            raise InvalidName(f"a job id has from 1 to 256 characters, and {preview(job_id)} does not")
+        row = await find_job(self.store, self._name, job_id)
+        return None if row is None else self.job_of(row)
+
+    async def jobs(self, state: StateName | State, cursor: str | None = None, limit: int = 50) -> "Page[Job[Any]]":
+        """A page of the jobs in a state: the next to run first, the last to end first."""
+        page = await self.store.page(self._name, as_state(state), cursor=cursor, limit=limit)
+        return Page(tuple(map(self.job_of, page.items)), page.cursor)
+
+    async def search(
+        self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None, limit: int = 50,
+        patience: Duration = PATIENCE,
+    ) -> "SearchPage[Job[Any]]":  # fmt: skip
+        """A page of the jobs in a state that the filter means, in the order of `jobs`. One call looks through 5,000 at
+        most, and for so many seconds: a page may be short, or empty, and still have a cursor to go on with. A walk over
+        all pages meets no job twice, and skips none that stays in the state."""
+        return await JobSearch(self).search(state, where, cursor=cursor, limit=limit, patience=patience)
+
+    async def count(
+        self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None,
+        patience: Duration = PATIENCE,
+    ) -> MatchCount:  # fmt: skip
+        """How many jobs of a state the filter means: all at once where it asks for nothing, else of the next 5,000, or
+        of as many as can be looked at in so many seconds."""
+        return await JobSearch(self).count(state, where, cursor=cursor, patience=patience)
+
+    async def failures(self, *, patience: Duration = PATIENCE) -> Failures:
+        """The failed jobs that are kept, put together by their error; of more than 2,000 the last, or as many as can be
+        looked at in so many seconds. Cancelled ones are looked at too, and left out."""
+        return await JobSearch(self).failures(patience=patience)
+
+    async def runs(
+        self,
+        status: EndingName = "completed",
+        cursor: str | None = None,
+        limit: int = 20,
+        subject: str | None = None,
+        *,
+        where: JobFilter = JobFilter(),
+    ) -> SearchPage[RunRecord]:
+        """A page of run records, newest first: what is known of jobs that have ended, kept or not; of all, of those
+        about one subject, or of those that a filter means. A record has no payload: a key is looked for where the job
+        or its dead letter is kept, and `subject` is for the rest."""
+        found = await JobSearch(self).run_rows(status, cursor, limit, subject, where=where)
+        return SearchPage(tuple(as_record(RunRecord, run) for run in found), found.cursor, found.looked)
+
+    async def failures_in_a_row(self, subject: str) -> int:
+        """How many jobs about a subject have failed for good since the last that went well, as far as run records go
+        back: of a queue the last 1,000 that went well are known, and failures before all of these do not count."""
+        return await JobSearch(self).failures_in_a_row(subject)
+
+    async def metrics(self, over: Range = "1h") -> QueueMetrics:
+        """Counts of now, and what happened in the last `1h`, `4h`, `12h`, `1d` or `7d`: what completed and failed, how
+        long jobs waited and ran, which names failed, in all and in at most 240 points. It is recorded whether jobs are
+        kept or not."""
+        return await metrics(self.store, self._name, over)
+
+    def events(self, after: str | None = None) -> AsyncIterator[EventRecord | Gap]:
+        """All that happens in the queue, wherever: `async for event in queue.events()`, from now on. To read on from
+        where one was, give the last event's `at`; a `Gap` comes where some was trimmed away meanwhile."""
+        return _read(follow(self.store, self._name, after))
+
+    async def workers(self) -> list[WorkerRecord]:
+        """The workers that serve this queue now."""
+        return [as_record(WorkerRecord, worker) for worker in await self.store.workers(self._name)]
+
+    async def settings(self) -> QueueSettings:
+        """What is set for the queue in the store, for every process."""
+        return as_record(QueueSettings, (await self.store.queue(self._name)).settings)
+
+    async def declaration(self) -> QueueDeclaration | None:
+        """What the living workers of the queue declare in their code, the newest of them where they differ; None if
+        there are none. What is set in the store holds over it: see `settings`."""
+        return declaration_record(await self.store.declarations(self._name))
+
+    async def why(self, job_id: str) -> Explanation:
+        """Why a job does not run, or what became of it: a sentence and the facts. `NotFound` if nothing is known."""
+        return await explain(self, job_id)
+
+    async def stack(self, job_id: str, *, patience: Duration = 8) -> JobStack:
+        """Where a running job is now: its worker is asked, and answers within moments. `WrongState` if the job does not
+        run, or if its worker does not answer in time."""
+        (row,) = await self.store.jobs(self._name, [job_id])
+        if row is None:
+            raise NotFound(f"there is no job {preview(job_id)} in queue {self._name!r}")
+        if row.state is not State.ACTIVE or row.worker is None:
+            raise WrongState(f"job {preview(job_id)} does not run, so it has no stack")
+        return await asked_stack(self.store, row, milliseconds("patience", patience))
+
+    def job_of(self, row: JobRow) -> Job[Any]:
+        """The handle on a job of this queue that was read."""
+        return Job(self, row.id, row.name, self.handlers.decode(row.name, row.data), record=row)
+
+    # acting on it
+
+    @property
+    def groups(self) -> QueueGroups:
+        """The groups of this queue: to look at, to pause, and to give limits at run time."""
+        return QueueGroups(self)
+
+    async def pause(self) -> None:
+        """Start nothing new, anywhere, until `resume()`. Running jobs go on, adds succeed."""
+        await self._configure(Pause())
+        self.services.events.paused(self._name, now=True)
+
+    async def resume(self) -> None:
+        await self._configure(Resume())
+        self.services.events.paused(self._name, now=False)
+
+    async def set_concurrency(self, limit: int | None) -> None:
+        """How many jobs may run at once over the whole fleet; None for no bound."""
+        await self._configure(SetConcurrency(limit))
+
+    async def set_rate_limit(self, limit: RateLimit | None) -> None:
+        """How many may start in a time over the whole fleet, instead of what the code says; None to take it back."""
+        await self._configure(SetRateLimit(limit))
+
+    async def drain(self, *, delayed: Literal["keep", "remove"] = "keep") -> int:
+        """Remove what has not started. How many that were."""
+        if delayed not in ("keep", "remove"):
+            raise InvalidOption(f"delayed must be 'keep' or 'remove', not {preview(delayed)}")
+        states = frozenset({State.WAITING, State.PRIORITIZED} | ({State.DELAYED} if delayed == "remove" else set()))
+        return await self._sweep(lambda call: self.store.drain(self._name, states=states, call=call))
+
+    async def clean(
+        self, state: StateName | State = "completed", *, older_than: Duration = 0, limit: int | None = None
+    ) -> int:
+        """Remove jobs of a state that are older than this, oldest first. How many that were."""
+        grace, wanted = milliseconds("older_than", older_than, 0, 2**42), as_state(state)
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise InvalidOption(f"limit must be a whole number from 1, not {preview(limit)}")
+        removed = 0
+        while limit is None or removed < limit:
+            size = 1000 if limit is None else min(limit - removed, 1000)
+            swept = await self.services.call(
+                lambda call, size=size: self.store.clean(self._name, state=wanted, grace=grace, limit=size, call=call)  # type: ignore[misc]
+            )
+            removed += len(swept.ids)
+            if not swept.more:
+                break
+        return removed
+
+    async def obliterate(self, *, force: bool = False) -> int:
+        """Remove the queue with everything in it; while jobs run only by force. How many jobs that were."""
+        if type(force) is not bool:
+            raise InvalidOption(f"force must be True or False, not {preview(force)}")
+        running: Literal["refuse", "remove"] = "remove" if force else "refuse"
+        return await self._sweep(lambda call: self.store.obliterate(self._name, running=running, call=call))
+
+    async def retry(self, job_id: str) -> None:
+        """Run a job again that has ended, with all its attempts: one that the queue keeps, or a dead letter. Its log
+        goes on; progress and errors begin anew."""
+        from toril.operate.dead_letters import replay_job  # noqa: PLC0415 - which is made of queues
+
+        changed = await self.services.call(lambda call: self.store.retry(self._name, [job_id], call=call))
+        for refused in changed.refused:
+            if refused.state is not None:
+                raise WrongState(f"job {job_id!r} is {refused.state} and cannot be retried")
+            await replay_job(self, job_id)
+
+    async def retry_failed(self) -> int:
+        """Run all failed jobs again: those that the queue keeps, and its dead letters. How many that were. Cancelled
+        jobs are left, and so is a dead letter whose payload is not what its handler takes."""
+        from toril.operate.dead_letters import of_queue  # noqa: PLC0415 - which is made of queues
+
+        retried, cursor = 0, None
+        while True:
+            page = await self.store.page(self._name, State.FAILED, cursor=cursor, limit=1000)
+            ids = [row.id for row in page.items if row.ending is RunStatus.FAILED]
+            if ids:
+                changed = await self.services.call(lambda call, ids=ids: self.store.retry(self._name, ids, call=call))  # type: ignore[misc]
+                retried += len(changed.done)
+            cursor = page.cursor
+            if cursor is None:
+                break
+        return retried + (await of_queue(self).replay(DeadLetterFilter(queue=self._name))).count
+
+    async def cancel_all(
+        self, state: StateName | State, where: JobFilter = JobFilter(), *, reason: str = "No reason provided"
+    ) -> CancelCounts:
+        """Cancel the jobs of a state that the filter means: those that have not started never will, running ones are
+        asked to stop. What comes to the state meanwhile is left alone, as by `JobFilter(until=…)`."""
+        wanted, cursor, ended, asked = as_state(state), None, 0, 0
+        if wanted in FINISHED:
+            raise InvalidOption(f"a job that has {wanted.value} cannot be cancelled")
+        if where.until is None:
+            where = replace(where, until=moment((await self.store.health()).now))
+        while True:
+            page = await self.search(wanted, where, cursor=cursor, limit=_A_CALL)
+            ids = [job.id for job in page.items]
+            if ids:
+                changed = await self.services.call(
+                    lambda call, ids=ids: self.store.cancel(self._name, ids, reason=reason, call=call)  # type: ignore[misc]
+                )
+                ended, asked = ended + len(changed.done), asked + len(changed.asked)
+            cursor = page.cursor
+            if cursor is None:
+                return CancelCounts(cancelled=ended, requested=asked)
+
+    async def _configure(self, setting: Setting) -> None:
+        await self.services.call(lambda call: self.store.configure(self._name, [setting], call=call))
+
+    async def _sweep(self, sweep: Callable[[Call], Awaitable[Swept]]) -> int:
+        removed = 0
+        while True:
+            swept = await self.services.call(sweep)
+            removed += len(swept.ids)
+            if not swept.more:
+                return removed
+
+    # how jobs are added
 
     async def _store(self, jobs: Sequence[NewJob]) -> list[Added]:
         await self._bound.tell(self.services)
@@ -694,27 +647,20 @@ class Queue(QueueOperations):
             records = dict(zip(there, await self.services.store.jobs(self._name, there), strict=True))
         except EngineUnavailable:
             return jobs  # the add has happened: what cannot be read now must not make it look as if it had not
-        return [
-            Job(
-                self,
-                record.id,
-                record.name,
-                self.decoded(record.name, record.data),
-                added=False,
-                record=record,
-                outcome=job.outcome,
-            )
-            if (record := records.get(job.id)) is not None and not job.added
-            else job
-            for job in jobs
-        ]
+        return [self._as_it_stands(job, records.get(job.id)) for job in jobs]
+
+    def _as_it_stands(self, job: Job[Any], row: JobRow | None) -> Job[Any]:
+        if row is None or job.added:
+            return job
+        data = self.handlers.decode(row.name, row.data)
+        return Job(self, row.id, row.name, data, added=False, record=row, outcome=job.outcome)
 
     def made(self, planned: PreparedJob[Any], answer: Added) -> Job[Any]:
         """The handle on a job that the store has answered for."""
         outcome, name = answer.outcome, planned.job.name
         added = outcome is AddOutcome.ADDED or outcome is AddOutcome.REPLACED
-        if added and self.listeners.wanted("added"):
-            self.listeners.emit("added", JobEvent(queue=self._name, job_id=answer.id, job_name=name))
+        if added and self.services.events.wanted("added"):
+            self.services.events.emit("added", JobEvent(queue=self._name, job_id=answer.id, job_name=name))
         return Job(self, answer.id, name, planned.data, added=added, outcome=outcome)
 
     def _plan(self, item: Item) -> PreparedJob[Any]:
@@ -736,7 +682,7 @@ class Queue(QueueOperations):
         )
 
     def _kind_of(self, name: str) -> JobTemplate:
-        return JobTemplate(new_job(name, "null", {}, self._defaults_for(name)), self._payload_of(name).encode)
+        return JobTemplate(new_job(name, "null", {}, self._defaults_for(name)), self.handlers.payload_of(name).encode)
 
     def _name_of(self, job: Any) -> str:
         if not isinstance(job, str):
@@ -744,10 +690,6 @@ class Queue(QueueOperations):
         if self.options.unknown == "fail":
             self.handlers.check_spelling(job)
         return check_job_name(job)
-
-    def _payload_of(self, name: str) -> Payload:
-        entry = self.handlers.find(name)
-        return entry.payload if entry else self._plain
 
     def _with(self, **changed: Any) -> "Queue":
         """The same queue, seen in another way."""
@@ -784,5 +726,4 @@ def queue_named(services: Services, name: str) -> Queue:
 
 def job_of_row(services: Services, row: JobRow) -> Job[Any]:
     """The handle on a job that was read from any queue of the store."""
-    queue = queue_named(services, row.queue)
-    return Job(queue, row.id, row.name, queue.decoded(row.name, row.data), record=row)
+    return queue_named(services, row.queue).job_of(row)

@@ -207,7 +207,7 @@ class QueueSchedules:
         """Add one job as the schedule would, beside its own runs."""
         job = (await self.row(schedule_id)).schedule.job
         queue, store = self._queue, self._queue.store
-        (answer,) = await queue.call(lambda call: store.add(queue.name, [job], call=call))
+        (answer,) = await queue.services.call(lambda call: store.add(queue.name, [job], call=call))
         return Job(queue, answer.id, job.name)
 
     async def pause(self, schedule_id: str) -> None:
@@ -229,7 +229,7 @@ class QueueSchedules:
 
     def _read(self, view: ScheduleRow) -> ScheduleRecord:
         job = view.schedule.job
-        return schedule_record(view, self._queue.decoded(job.name, job.data))
+        return schedule_record(view, self._queue.handlers.decode(job.name, job.data))
 
 
 def schedule_of(

@@ -1,7 +1,7 @@
 """`Queue` and `Job` for code without an event loop: the same methods, which block.
 
-Written by `python -m tools.blocking --write` from `queue.py`, `operate/search.py`, `task.py`,
-`schedule.py`, `operate/groups.py` and `job.py`: change those.
+Written by `python -m tools.blocking --write` from `queue.py`, `task.py`, `schedule.py`,
+`operate/groups.py` and `job.py`: change those.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -314,6 +314,57 @@ class SyncQueue:
         page = self._run(self._queue.jobs(state, cursor, limit))
         return Page(tuple(self._sync(job) for job in page.items), page.cursor)
 
+    def search(
+        self,
+        state: StateName | State,
+        where: JobFilter = JobFilter(),
+        *,
+        cursor: str | None = None,
+        limit: int = 50,
+        patience: Duration = PATIENCE,
+    ) -> "SearchPage[SyncJob[Any]]":
+        """A page of the jobs in a state that the filter means, in the order of `jobs`. One call looks through 5,000 at
+        most, and for so many seconds: a page may be short, or empty, and still have a cursor to go on with. A walk over
+        all pages meets no job twice, and skips none that stays in the state."""
+        page = self._run(self._queue.search(state, where, cursor=cursor, limit=limit, patience=patience))
+        return SearchPage(tuple(self._sync(job) for job in page.items), page.cursor, page.looked)
+
+    def count(
+        self,
+        state: StateName | State,
+        where: JobFilter = JobFilter(),
+        *,
+        cursor: str | None = None,
+        patience: Duration = PATIENCE,
+    ) -> MatchCount:
+        """How many jobs of a state the filter means: all at once where it asks for nothing, else of the next 5,000, or
+        of as many as can be looked at in so many seconds."""
+        return self._run(self._queue.count(state, where, cursor=cursor, patience=patience))
+
+    def failures(self, *, patience: Duration = PATIENCE) -> Failures:
+        """The failed jobs that are kept, put together by their error; of more than 2,000 the last, or as many as can be
+        looked at in so many seconds. Cancelled ones are looked at too, and left out."""
+        return self._run(self._queue.failures(patience=patience))
+
+    def runs(
+        self,
+        status: EndingName = "completed",
+        cursor: str | None = None,
+        limit: int = 20,
+        subject: str | None = None,
+        *,
+        where: JobFilter = JobFilter(),
+    ) -> SearchPage[RunRecord]:
+        """A page of run records, newest first: what is known of jobs that have ended, kept or not; of all, of those
+        about one subject, or of those that a filter means. A record has no payload: a key is looked for where the job
+        or its dead letter is kept, and `subject` is for the rest."""
+        return self._run(self._queue.runs(status, cursor, limit, subject, where=where))
+
+    def failures_in_a_row(self, subject: str) -> int:
+        """How many jobs about a subject have failed for good since the last that went well, as far as run records go
+        back: of a queue the last 1,000 that went well are known, and failures before all of these do not count."""
+        return self._run(self._queue.failures_in_a_row(subject))
+
     def metrics(self, over: Range = "1h") -> QueueMetrics:
         """Counts of now, and what happened in the last `1h`, `4h`, `12h`, `1d` or `7d`: what completed and failed, how
         long jobs waited and ran, which names failed, in all and in at most 240 points. It is recorded whether jobs are
@@ -387,57 +438,6 @@ class SyncQueue:
         """Cancel the jobs of a state that the filter means: those that have not started never will, running ones are
         asked to stop. What comes to the state meanwhile is left alone, as by `JobFilter(until=…)`."""
         return self._run(self._queue.cancel_all(state, where, reason=reason))
-
-    def search(
-        self,
-        state: StateName | State,
-        where: JobFilter = JobFilter(),
-        *,
-        cursor: str | None = None,
-        limit: int = 50,
-        patience: Duration = PATIENCE,
-    ) -> "SearchPage[SyncJob[Any]]":
-        """A page of the jobs in a state that the filter means, in the order of `jobs`. One call looks through 5,000 at
-        most, and for so many seconds: a page may be short, or empty, and still have a cursor to go on with. A walk over
-        all pages meets no job twice, and skips none that stays in the state."""
-        page = self._run(self._queue.search(state, where, cursor=cursor, limit=limit, patience=patience))
-        return SearchPage(tuple(self._sync(job) for job in page.items), page.cursor, page.looked)
-
-    def count(
-        self,
-        state: StateName | State,
-        where: JobFilter = JobFilter(),
-        *,
-        cursor: str | None = None,
-        patience: Duration = PATIENCE,
-    ) -> MatchCount:
-        """How many jobs of a state the filter means: all at once where it asks for nothing, else of the next 5,000, or
-        of as many as can be looked at in so many seconds."""
-        return self._run(self._queue.count(state, where, cursor=cursor, patience=patience))
-
-    def failures(self, *, patience: Duration = PATIENCE) -> Failures:
-        """The failed jobs that are kept, put together by their error; of more than 2,000 the last, or as many as can be
-        looked at in so many seconds. Cancelled ones are looked at too, and left out."""
-        return self._run(self._queue.failures(patience=patience))
-
-    def runs(
-        self,
-        status: EndingName = "completed",
-        cursor: str | None = None,
-        limit: int = 20,
-        subject: str | None = None,
-        *,
-        where: JobFilter = JobFilter(),
-    ) -> SearchPage[RunRecord]:
-        """A page of run records, newest first: what is known of jobs that have ended, kept or not; of all, of those
-        about one subject, or of those that a filter means. A record has no payload: a key is looked for where the job
-        or its dead letter is kept, and `subject` is for the rest."""
-        return self._run(self._queue.runs(status, cursor, limit, subject, where=where))
-
-    def failures_in_a_row(self, subject: str) -> int:
-        """How many jobs about a subject have failed for good since the last that went well, as far as run records go
-        back: of a queue the last 1,000 that went well are known, and failures before all of these do not count."""
-        return self._run(self._queue.failures_in_a_row(subject))
 
     def scoped(self, **metadata: Any) -> "SyncQueue":
         """The same queue for one actor, request or tenant: these fields travel beside every payload added here."""

@@ -145,7 +145,7 @@ class Task(Generic[D, R]):
     def runs_as(self) -> RunsAs:
         """Which jobs are this task's, and how their results are read: for Toril's own contexts."""
         names = self._queue.handlers.names_of(self._handler)
-        return RunsAs(self._queue.name, names, partial(self._queue.result_of, self._name))
+        return RunsAs(self._queue.name, names, partial(self._queue.handlers.decode_result, self._name))
 
     @property
     def sync(self) -> "SyncTask[D, R]":

@@ -19,6 +19,7 @@ from tests.cli.conftest import Fresh, on
 from toril import App
 from toril.cli.demo.screen import DemoView, Moment, picture
 from toril.model import RunStatus
+from toril.operate.search import JobSearch
 
 WAITS = 120.0
 
@@ -70,7 +71,7 @@ def _runs(url: str) -> int:
         many = 0
         for name in await app.store.queues():
             for ending in RunStatus:
-                many += len((await app.queue(name).run_rows(ending, limit=1000)).items)
+                many += len((await JobSearch(app.queue(name)).run_rows(ending, limit=1000)).items)
         return many
 
     return on(url, look)

@@ -191,7 +191,9 @@ def test_an_idle_run_whose_redis_is_gone_stops_at_once(server: RedisServer, gone
         run.until_up(2)
         server.signal(signal.SIGKILL if gone == "killed" else signal.SIGSTOP)
         try:
-            until(lambda: run.said("the store does not answer", 4), "its workers miss it", timeout=2 * SLOW)  # each 10 s
+            until(
+                lambda: run.said("the store does not answer", 4), "its workers miss it", timeout=2 * SLOW
+            )  # each 10 s
             run.send(signal.SIGTERM)
 
             assert run.ended() == 0

@@ -6,6 +6,7 @@ from tests.declared import declared
 from toril import App, DeadLetter, JobContext, JobRecord, QueueDeclaration, RunRecord, ScheduleRecord, records
 from toril.model import Declarations, DeclaredBy
 from toril.operate.documents import of_declaration, of_job, of_letter, of_run
+from toril.operate.search import JobSearch
 from toril.runtime.redaction import Redaction
 from toril.testing import memory
 
@@ -22,7 +23,7 @@ async def test_documents_and_records_name_attempts_alike() -> None:
         waiting = of_job(await job.refresh())
         await test.after("1m")
         (letter,) = (await app.dead_letters.rows()).items
-        (run,) = (await queue.run_rows("failed")).items
+        (run,) = (await JobSearch(queue).run_rows("failed")).items
 
     dead, ran = of_letter(letter, Redaction(None)), of_run("q", run, Redaction(None))
     assert (waiting["max_attempts"], waiting["attempts_made"]) == (2, 0)

@@ -47,7 +47,7 @@ async def test_what_was_cancelled_while_node_ran_it_ends_at_torils_next_claim(
         await worker.until("failed", jobId=job.id)
         await worker.close()
         async with toril.working("q", {"n": steps.note}) as ours:
-            ours.listeners.on("cancelled", told.append)
+            ours.services.events.on("cancelled", told.append)
             if then == "retried by hand":
                 await node.queue("q").of_job(job.id, "retry")
                 await events.until("completed", jobId=job.id)

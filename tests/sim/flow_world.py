@@ -34,7 +34,6 @@ from toril.model.states import State
 from toril.policy.retry import Fixed, Retry
 from toril.queue import PreparedJob, Queue
 from toril.runtime.clock import Clock
-from toril.store.engine import Store
 
 __all__ = ["LEAVES", "TOPS", "run_flows"]
 
@@ -239,6 +238,6 @@ class FlowWorld(SmallWorld):
         leaves = queues[0]
         ids = [f"f{1 + int(clock.random() * max(1, self._added))}-{int(clock.random() * 3)}"]
         if clock.random() < 0.5:
-            await leaves.call(lambda call: leaves.store.remove(LEAVES, ids, call=call))
+            await leaves.services.call(lambda call: leaves.store.remove(LEAVES, ids, call=call))
         else:
-            await leaves.call(lambda call: leaves.store.cancel(LEAVES, ids, reason="enough", call=call))
+            await leaves.services.call(lambda call: leaves.store.cancel(LEAVES, ids, reason="enough", call=call))

@@ -114,7 +114,7 @@ class ScheduleWorld(SmallWorld):
             case _:
                 view = (await queue.store.schedules.get(QUEUE, "skips")).view
                 ids = [f"repeat:skips:{view.slot if view else 0}", *self.witness.some_ids()]
-                await queue.call(lambda call: queue.store.remove(QUEUE, ids, call=call))
+                await queue.services.call(lambda call: queue.store.remove(QUEUE, ids, call=call))
 
     async def _finish(self) -> None:
         """What was lost is recovered, what is due is run."""

@@ -139,7 +139,7 @@ async def test_a_circuit_that_is_open(timed: Timed) -> None:
         other = await at.queue.add("hold", delay=60)
 
         answer = await at.queue.why(put_off.id)
-        elsewhere = await App("memory://").queue("q")._with(_home=at.app).why(put_off.id)
+        elsewhere = await App("memory://").queue("q")._with(services=at.app.services).why(put_off.id)
 
         assert answer.reason == "circuit"
         assert answer.sentence == "The circuit of q/down is open until 2027-01-15 08:01:00 UTC, for 60 s."

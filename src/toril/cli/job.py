@@ -19,6 +19,7 @@ from toril.cli.store_option import StoreOption, declared, on_store, secrets_opti
 from toril.cli.terminal import age, ahead, console, span
 from toril.model import RunStatus
 from toril.operate.documents import of_children, of_errors, of_explanation, of_job, of_run
+from toril.operate.search import JobSearch
 from toril.records import JobStack
 
 __all__ = ["belongings", "found_job", "job", "never_started", "show_job", "show_letter", "show_run", "show_schedule"]
@@ -362,7 +363,7 @@ async def _remembered(app: App, queue: str | None, job_id: str) -> dict[str, Any
     found = []
     for name in names:
         for ending in RunStatus:
-            page = await app.queue(name).run_rows(ending, limit=_REMEMBERED)
+            page = await JobSearch(app.queue(name)).run_rows(ending, limit=_REMEMBERED)
             found += [of_run(name, run, app.redaction) for run in page.items if run.id == job_id][:1]
     if len({run["queue"] for run in found}) > 1:
         where = ", ".join(sorted({run["queue"] for run in found}))

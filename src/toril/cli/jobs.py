@@ -17,6 +17,7 @@ from toril.cli.store_option import StoreOption, declared, on_store, secrets_opti
 from toril.cli.terminal import Column, Lines, age, ahead, json_option, show, span
 from toril.model import RunStatus
 from toril.operate.documents import of_job, of_run
+from toril.operate.search import JobSearch
 
 __all__ = ["jobs", "newest_runs"]
 
@@ -194,7 +195,7 @@ async def _dead_letters(app: App, name: str, where: JobFilter, cursor: str | Non
 
 def _pages_of_runs(app: App, name: str, where: JobFilter) -> Pages:
     async def page(state: str, cursor: str | None, limit: int) -> Found:
-        found = await app.queue(name).run_rows(RunStatus(state), cursor=cursor, limit=limit, where=where)
+        found = await JobSearch(app.queue(name)).run_rows(RunStatus(state), cursor=cursor, limit=limit, where=where)
         return [of_run(name, run, app.redaction) for run in found.items], found.cursor
 
     return page

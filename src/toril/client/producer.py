@@ -118,10 +118,10 @@ def handles(queue: "Queue", chunk: AddChunk, answers: Sequence[Added]) -> list[J
         else Job(queue, answer.id, name, data, added=answer.outcome is AddOutcome.REPLACED, outcome=answer.outcome)
         for answer, name, data in zip(answers, chunk.jobs.names(), chunk.data, strict=True)
     ]
-    if queue.listeners.wanted("added"):
+    if queue.services.events.wanted("added"):
         for job in made:
             if job.added:
-                queue.listeners.emit("added", JobEvent(queue=queue.name, job_id=job.id, job_name=job.name))
+                queue.services.events.emit("added", JobEvent(queue=queue.name, job_id=job.id, job_name=job.name))
     return made
 
 

@@ -224,7 +224,7 @@ class DeadLetters:
     def _read(self, row: DeadLetterRow) -> DeadLetter:
         queue = self._queue_of(row)
         return as_record(
-            DeadLetter, row, data=readable(row.data) if queue is None else queue.decoded(row.name, row.data),
+            DeadLetter, row, data=readable(row.data) if queue is None else queue.handlers.decode(row.name, row.data),
             metadata=metadata_of(row.metadata), checkpoint=None if row.checkpoint is None else readable(row.checkpoint),
             progress=None if row.progress is None else readable(row.progress),
         )  # fmt: skip
@@ -269,7 +269,7 @@ class DeadLetters:
             data = edit(old)
         except Exception as error:
             raise UsageError(f"edit raised {error!r}; mend it, and replay this letter again") from error
-        text = encode(data) if queue is None else queue.encoded(letter.name, data)
+        text = encode(data) if queue is None else queue.handlers.encode(letter.name, data)
         return Replay(letter.id, text, attempts, backoff)
 
     async def _act(

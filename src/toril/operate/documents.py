@@ -61,7 +61,7 @@ __all__ = [
 
 def of_job(job: Job[Any]) -> dict[str, Any]:
     """A job, as of when it was read."""
-    record, seen = job.row, job.queue.redaction
+    record, seen = job.row, job.queue.services.redaction
     if record is None:
         raise LookupError(f"{job!r} was not read from the store")
     return {
@@ -131,7 +131,7 @@ def _ref(job: JobRef | None) -> dict[str, str] | None:
 
 def of_errors(errors: Sequence[AttemptError], job: Job[Any]) -> list[dict[str, Any]]:
     """Why each attempt of a job failed, the oldest first."""
-    seen, of = job.queue.redaction, (job.queue.name, job.name)
+    seen, of = job.queue.services.redaction, (job.queue.name, job.name)
     return [
         {
             "attempt": each.attempt, "at": ms_of(each.at), "error": seen.text(each.error, "error", *of),
@@ -192,7 +192,7 @@ def _summary(queue: str, run: RunRow, seen: Redaction) -> str:
 
 def _result(job: Job[Any]) -> Any:
     text = None if job.row is None else job.row.result
-    return None if text is None else _plain(job.queue.decoded_result(job.name, text))
+    return None if text is None else _plain(job.queue.handlers.show_result(job.name, text))
 
 
 def _plain(value: Any) -> Any:

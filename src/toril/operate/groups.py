@@ -7,7 +7,7 @@ from toril.model import GroupLimits, Page, RateLimit, SetGroup, SetGroups
 from toril.records import GroupRecord, as_record
 
 if TYPE_CHECKING:
-    from toril.queue import QueueOperations
+    from toril.queue import Queue
 
 __all__ = ["GroupOptions", "QueueGroups"]
 
@@ -24,7 +24,7 @@ class GroupOptions(TypedDict, total=False):
 class QueueGroups:
     """`queue.groups`, over the whole fleet."""
 
-    def __init__(self, queue: "QueueOperations") -> None:
+    def __init__(self, queue: "Queue") -> None:
         self._queue = queue
 
     async def list(self, cursor: str | None = None, limit: int = 100) -> Page[GroupRecord]:
@@ -53,13 +53,15 @@ class QueueGroups:
         if limits is not None and not isinstance(limits, GroupLimits):
             raise InvalidOption(f"the limits of groups must be GroupLimits(…) or None, not {preview(limits)}")
         queue = self._queue
-        settings = await queue.call(lambda call: queue.store.configure(queue.name, [SetGroups(limits)], call=call))
+        settings = await queue.services.call(
+            lambda call: queue.store.configure(queue.name, [SetGroups(limits)], call=call)
+        )
         return settings.groups
 
     async def _set(self, change: SetGroup) -> GroupRecord:
         queue = self._queue
         return as_record(
-            GroupRecord, await queue.call(lambda call: queue.store.groups.set(queue.name, change, call=call))
+            GroupRecord, await queue.services.call(lambda call: queue.store.groups.set(queue.name, change, call=call))
         )
 
 

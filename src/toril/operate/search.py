@@ -1,6 +1,5 @@
 """Looking through the jobs of a queue, and what is remembered of them. Each look is bounded: it says where to go on."""
 
-from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from toril.codec.encoding import readable
 from toril.errors import InvalidOption, preview
-from toril.job import Job
 from toril.model import BURIED, JobRow, Page, RunRow, RunStatus, SearchPage, check_int, letter_id, moment
 from toril.model.durations import Duration, milliseconds
 from toril.model.states import FINISHED, State
@@ -16,13 +14,11 @@ from toril.policy.error_groups import ErrorGroup, FailureSample, grouped
 from toril.policy.redaction import masked, redacted
 from toril.policy.retention import RUNS
 from toril.policy.search import EndingName, JobFilter, Searchable
-from toril.records import RunRecord, as_record
 from toril.runtime.clock import SYSTEM
-from toril.runtime.redaction import Redaction
-from toril.runtime.services import Services
 from toril.store.engine import Store
 
 if TYPE_CHECKING:
+    from toril.job import Job
     from toril.queue import Queue
 
 __all__ = ["Failures", "JobSearch", "MatchCount", "StateName", "scan_pages"]
@@ -85,37 +81,26 @@ async def scan_pages(
 
 
 class JobSearch:
-    """A part of `Queue`, which has what is declared here."""
+    """Looks through one queue. `Queue` explains what it offers to everyone; the rest is for Toril's own pages."""
 
-    services: Services
-
-    @property
-    @abstractmethod
-    def name(self) -> str: ...
-
-    @property
-    @abstractmethod
-    def store(self) -> Store: ...
+    def __init__(self, queue: "Queue") -> None:
+        self._queue = queue
+        self._name = queue.name
+        self._redaction = queue.services.redaction
 
     @property
-    def redaction(self) -> Redaction:
-        """What may be seen of its jobs."""
-        return self.services.redaction
-
-    @abstractmethod
-    def decoded(self, name: str, text: str) -> Any: ...
+    def _store(self) -> Store:
+        return self._queue.services.store
 
     async def search(
         self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None, limit: int = 50,
         patience: Duration = PATIENCE,
     ) -> "SearchPage[Job[Any]]":  # fmt: skip
-        """A page of the jobs in a state that the filter means, in the order of `jobs`. One call looks through 5,000 at
-        most, and for so many seconds: a page may be short, or empty, and still have a cursor to go on with. A walk over
-        all pages meets no job twice, and skips none that stays in the state."""
+        """See `Queue.search`."""
         wanted, limit = as_state(state), min(check_int("limit", limit, 1, 2**53), LOOKED)
 
         async def read(at: str | None, size: int) -> Page[JobRow]:
-            return await self.store.page(self.name, wanted, cursor=at, limit=size)
+            return await self._store.page(self._name, wanted, cursor=at, limit=size)
 
         async def choose(rows: Sequence[JobRow]) -> list[int]:
             return [index for index, row in enumerate(rows) if where.fits(self._seen(row))]
@@ -127,60 +112,43 @@ class JobSearch:
             found = await scan_pages(read, all_of, cursor=cursor, limit=limit, most=limit, patience=patience)
         else:
             found = await scan_pages(read, choose, cursor=cursor, limit=limit, patience=patience)
-        return SearchPage(tuple(map(self._job, found.items)), found.cursor, found.looked)
+        return SearchPage(tuple(map(self._queue.job_of, found.items)), found.cursor, found.looked)
 
     async def count(
         self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None,
         patience: Duration = PATIENCE,
     ) -> MatchCount:  # fmt: skip
-        """How many jobs of a state the filter means: all at once where it asks for nothing, else of the next 5,000, or
-        of as many as can be looked at in so many seconds."""
-        asked_at = moment((await self.store.health()).now)
+        """See `Queue.count`."""
+        asked_at = moment((await self._store.health()).now)
         if where.everything:
-            every = (await self.store.counts(self.name)).of(as_state(state))
+            every = (await self._store.counts(self._name)).of(as_state(state))
             return MatchCount(count=every, looked=every, cursor=None, asked_at=asked_at)
         found = await self.search(state, where, cursor=cursor, limit=LOOKED, patience=patience)
         return MatchCount(count=len(found.items), looked=found.looked, cursor=found.cursor, asked_at=asked_at)
 
     async def failures(self, *, patience: Duration = PATIENCE) -> Failures:
-        """The failed jobs that are kept, put together by their error; of more than 2,000 the last, or as many as can be
-        looked at in so many seconds. Cancelled ones are looked at too, and left out."""
-        total = (await self.store.counts(self.name)).failed
+        """See `Queue.failures`."""
+        total = (await self._store.counts(self._name)).failed
         found = await self.search(State.FAILED, limit=_SAMPLE, patience=patience)
         failed = [
-            FailureSample(row.id, row.failure.kind, self._error(row), row.finished_at or 0)
+            FailureSample(row.id, row.failure.kind, self.error_of(row), row.finished_at or 0)
             for job in found.items
             if (row := job.row) is not None and row.failure is not None and row.ending is RunStatus.FAILED
         ]
         return Failures(groups=grouped(failed), looked=found.looked, of=max(total, found.looked))
 
-    async def runs(
-        self,
-        status: EndingName = "completed",
-        cursor: str | None = None,
-        limit: int = 20,
-        subject: str | None = None,
-        *,
-        where: JobFilter = JobFilter(),
-    ) -> SearchPage[RunRecord]:
-        """A page of run records, newest first: what is known of jobs that have ended, kept or not; of all, of those
-        about one subject, or of those that a filter means. A record has no payload: a key is looked for where the job
-        or its dead letter is kept, and `subject` is for the rest."""
-        found = await self.run_rows(status, cursor, limit, subject, where=where)
-        return SearchPage(tuple(as_record(RunRecord, run) for run in found), found.cursor, found.looked)
-
     async def run_rows(
         self, status: EndingName | RunStatus, cursor: str | None = None, limit: int = 20,
         subject: str | None = None, *, where: JobFilter = JobFilter(),
     ) -> SearchPage[RunRow]:  # fmt: skip
-        """The same as the store has them, in milliseconds: for Toril's own pages and commands."""
+        """What `Queue.runs` answers as the store has it, in milliseconds."""
         if status not in tuple(RunStatus):
             raise InvalidOption(f"status must be 'completed', 'failed' or 'cancelled', not {preview(status)}")
         check_int("limit", limit, 1, 2**53)
         ending = RunStatus(status)
 
         async def read(at: str | None, size: int) -> Page[RunRow]:
-            return await self.store.runs(self.name, ending, cursor=at, limit=size)
+            return await self._store.runs(self._name, ending, cursor=at, limit=size)
 
         async def choose(runs: Sequence[RunRow]) -> list[int]:
             payloads = await self._payloads(runs) if where.looks_within else {}
@@ -208,15 +176,15 @@ class JobSearch:
     async def _payloads(self, runs: Sequence[RunRow]) -> dict[str, Any]:
         """The payloads of runs, as they may be shown, where something still has them."""
         ids = list(dict.fromkeys(run.id for run in runs))
-        records = await self.store.jobs(self.name, ids)
+        records = await self._store.jobs(self._name, ids)
         found = {each.id: self._data(each.name, each.data) for each in records if each is not None}
-        gone = [letter_id(self.name, identity) for identity in ids if identity not in found]
-        letters = await self.store.dead_letters.get(gone) if gone else []
+        gone = [letter_id(self._name, identity) for identity in ids if identity not in found]
+        letters = await self._store.dead_letters.get(gone) if gone else []
         return found | {each.job_id: self._data(each.name, each.data) for each in letters if each is not None}
 
     def _seen(self, row: JobRow) -> Searchable:
         ended = row.finished_at if row.state in FINISHED else row.added_at
-        data, error = self._data(row.name, row.data), self._error(row)
+        data, error = self._data(row.name, row.data), self.error_of(row)
         return Searchable(
             id=row.id, name=row.name, error=error, data=data, moment=ended, worker=row.worker, ending=row.ending,
             group=row.group, subject=row.subject,
@@ -225,23 +193,20 @@ class JobSearch:
     def seen_run(self, run: RunRow, data: Any = None) -> Searchable:
         """What a filter looks at of a run record; it has no payload of its own."""
         error = "" if run.ending is RunStatus.COMPLETED else run.text
-        told = redacted(self.redaction.text(error, "error", self.name, run.name) or "")
+        told = redacted(self._redaction.text(error, "error", self._name, run.name) or "")
         return Searchable(
             id=run.id, name=run.name, error=told, data=data, moment=run.finished_at, worker=run.worker,
             ending=run.ending, subject=run.subject,
         )  # fmt: skip
 
-    def _error(self, row: JobRow) -> str:
+    def error_of(self, row: JobRow) -> str:
+        """Why a job failed, as it may be shown."""
         reason = "" if row.failure is None else row.failure.reason
-        return redacted(self.redaction.text(reason, "error", self.name, row.name) or "")
+        return redacted(self._redaction.text(reason, "error", self._name, row.name) or "")
 
     def _data(self, name: str, text: str) -> Any:
         """A payload without its secrets: what is not shown cannot be found either, letter by letter."""
-        return self.redaction.seen(masked(readable(text)), "data", self.name, name)
-
-    def _job(self, row: JobRow) -> "Job[Any]":
-        queue: Queue = self  # type: ignore[assignment]
-        return Job(queue, row.id, row.name, self.decoded(row.name, row.data), record=row)
+        return self._redaction.seen(masked(readable(text)), "data", self._name, name)
 
 
 def as_state(state: object) -> State:

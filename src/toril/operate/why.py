@@ -1,17 +1,22 @@
-"""Why a job does not run: one sentence, and the facts that it is made of. Pure."""
+"""Why a job does not run: one sentence, and the facts that it is made of."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
+from toril.client.options import QueueOptions
+from toril.errors import NotFound, preview
 from toril.model import (
     Cause,
     CircuitRow,
     CircuitState,
+    Declaration,
     Declarations,
     Failure,
     JobBlockers,
     JobRow,
+    Limits,
+    Precedence,
     QueueSummary,
     RunRow,
     RunStatus,
@@ -19,8 +24,15 @@ from toril.model import (
     moment,
 )
 from toril.model.states import State
+from toril.operate.lookup import find_job
+from toril.operate.search import JobSearch
+from toril.policy.redaction import redacted
+from toril.runtime.redaction import Part
 
-__all__ = ["Explanation", "ended", "failed", "why"]
+if TYPE_CHECKING:
+    from toril.queue import Queue
+
+__all__ = ["Explanation", "ended", "explain", "failed", "why"]
 
 
 _ENDED: Final = {Cause.COMPLETED: "completed", Cause.CANCELLED: "was cancelled", Cause.EXPIRED: "expired"}
@@ -36,6 +48,58 @@ class Explanation:
 
     def __str__(self) -> str:
         return self.sentence
+
+
+async def explain(queue: "Queue", job_id: str) -> Explanation:
+    """See `Queue.why`."""
+    store, name = queue.store, queue.name
+    row = await find_job(store, name, job_id)
+    if row is None:
+        return await _remembered(queue, job_id)
+    if row.failure is not None:
+        row = replace(row, failure=replace(row.failure, reason=JobSearch(queue).error_of(row)))
+    if row.dead_letter is not None:
+        return failed(row)
+    declared = await store.declarations(name)
+    blockers = await store.explain(name, job_id, _limits(queue.options, declared.newest))
+    workers = [worker for worker in await store.workers(name) if not worker.silent]
+    return why(row, await store.queue(name), blockers, workers, await _circuit_of(queue, row), declared)
+
+
+def _limits(options: QueueOptions, declared: Declaration | None) -> Limits:
+    """What claims of the queue are held to: as its workers declare it, or, where there are none, the code here."""
+    rate, first = (
+        (options.rate_limit, options.priority_first) if declared is None else (declared.rate, declared.priority_first)
+    )
+    return Limits(rate=rate, precedence=Precedence.PRIORITY_FIRST if first else Precedence.PLAIN_FIRST)
+
+
+async def _circuit_of(queue: "Queue", row: JobRow) -> CircuitRow | None:
+    """The circuit that a job hangs on, if something is known of it. Where the breaker is declared elsewhere, those
+    that are named after the queue or the job are looked for."""
+    if row.state not in {State.WAITING, State.PRIORITIZED, State.DELAYED}:
+        return None
+    entry = queue.handlers.find(row.name)
+    breaker = (entry.handler.breaker if entry else None) or queue.options.breaker
+    keys = {queue.name, f"{queue.name}/{row.name}"} if row.breaker is None else {row.breaker}
+    if breaker is not None:
+        try:
+            data = queue.handlers.decode(row.name, row.data)
+            keys = {breaker.key_for(queue.name, row.name, data, row.breaker)}
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            return None  # its key is made of a payload, and cannot be made of this one
+    found = [each for each in await queue.store.circuits.list() if each.key in keys]
+    return max(found, key=lambda each: each.till, default=None)
+
+
+async def _remembered(queue: "Queue", job_id: str) -> Explanation:
+    for ending in RunStatus:
+        for run in (await queue.store.runs(queue.name, ending, limit=1000)).items:
+            if run.id == job_id:
+                part: Part = "result" if ending is RunStatus.COMPLETED else "error"
+                seen = queue.services.redaction.text(run.text, part, queue.name, run.name)
+                return ended(replace(run, text=redacted(seen or "")))
+    raise NotFound(f"there is no job {preview(job_id)} in queue {queue.name!r}, and nothing is remembered of one")
 
 
 def why(

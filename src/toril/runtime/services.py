@@ -70,9 +70,8 @@ class AppServices:
     `exclusive`: a store in memory, or one that a test has put there."""
 
     def __init__(
-        self, connect: Callable[[], Store], clock: Clock, redaction: Redaction, queues: "Mapping[str, Queue]", *,
-        in_memory: bool,
-    ) -> None:  # fmt: skip
+        self, url: str, connect: Callable[[], Store], clock: Clock, redaction: Redaction, queues: "Mapping[str, Queue]"
+    ) -> None:
         self.engine = connect()
         self.clock = clock
         self.events = Events()
@@ -80,7 +79,7 @@ class AppServices:
         self.queues = queues
         self.tracing: Tracing | None = None
         self.given = False
-        self.in_memory = in_memory
+        self.in_memory = url.startswith("memory:")
         self.users = 0
         self._connect = connect
         self._caller = _caller(clock, "app")

@@ -14,6 +14,7 @@ from toril import App
 from toril.cli.escaping import compact, plain
 from toril.cli.terminal import Column, console, span, table
 from toril.model import RunRow, RunStatus
+from toril.operate.search import JobSearch
 
 __all__ = ["Summary", "show_summary"]
 
@@ -59,7 +60,7 @@ async def _runs(app: App, name: str, status: RunStatus) -> list[RunRow]:
     found: list[RunRow] = []
     cursor: str | None = None
     while True:
-        page = await app.queues[name].run_rows(status, cursor, 1000)
+        page = await JobSearch(app.queues[name]).run_rows(status, cursor, 1000)
         found += page.items
         cursor = page.cursor
         if cursor is None:

@@ -163,7 +163,7 @@ async def log_page(job: Job[Any], query: PageQuery) -> dict[str, Any]:
     """A page of what it has logged, as it may be shown."""
     queue, where = job.queue, kept_in(job)
     page = await queue.store.logs(queue.name, job.id, cursor=query.cursor, limit=query.limit, where=where)
-    items = [redacted(queue.redaction.text(line, "log", queue.name, job.name) or "") for line in page.items]
+    items = [redacted(queue.services.redaction.text(line, "log", queue.name, job.name) or "") for line in page.items]
     return {"items": items, "cursor": page.cursor}
 
 

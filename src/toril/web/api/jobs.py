@@ -14,6 +14,7 @@ from toril.client.options import as_workers_declare
 from toril.model import Call, ControlResult, RunRow, letter_id, letter_parts
 from toril.model.states import State
 from toril.operate.documents import of_counted, of_explanation, of_failures, of_run, of_tree
+from toril.operate.search import JobSearch
 from toril.policy.redaction import redacted
 from toril.policy.search import EndingName
 from toril.queue import Queue, meant_name
@@ -117,7 +118,7 @@ async def _each(asking: Request, act: Act, form: JobChoice | None = None) -> dic
     done, refused = 0, []
     for first in range(0, len(ids), _A_CALL):
         part = ids[first : first + _A_CALL]
-        changed = await queue.call(lambda call, part=part: act(queue, part, call))  # type: ignore[misc]
+        changed = await queue.services.call(lambda call, part=part: act(queue, part, call))  # type: ignore[misc]
         done += len(changed.done) + len(changed.asked)
         refused += [{"id": each.id, "state": each.state.value if each.state else None} for each in changed.refused]
     return {"done": done, "refused": refused, "cursor": cursor}
@@ -351,7 +352,7 @@ class RunPageQuery(SearchQuery):
 async def list_runs(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     form: RunPageQuery = asking.query
-    page = await queue.run_rows(form.status, form.cursor, form.limit, where=form.filter())
+    page = await JobSearch(queue).run_rows(form.status, form.cursor, form.limit, where=form.filter())
     return {
         "items": [run_document(asking.app, queue.name, run) for run in page.items],
         "cursor": page.cursor,

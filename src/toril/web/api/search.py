@@ -11,6 +11,7 @@ from toril.app import App
 from toril.job import Job
 from toril.model import Counts, RunStatus
 from toril.model.states import State
+from toril.operate.search import JobSearch
 from toril.policy.retention import RUNS
 from toril.policy.search import DeadLetterFilter, JobFilter
 from toril.queue import Queue, queue_named
@@ -154,7 +155,8 @@ async def _letters(app: App, where: JobFilter) -> _Found:
 async def _runs(app: App, queue: Queue, ending: RunStatus, where: JobFilter) -> _Found:
     """A record has no payload; where the job or its letter is kept, that was looked at before."""
     runs = (await queue.store.runs(queue.name, ending, limit=RUNS)).items
-    fitting = [run for run in runs if where.fits(queue.seen_run(run))]
+    search = JobSearch(queue)
+    fitting = [run for run in runs if where.fits(search.seen_run(run))]
     hits = [
         {
             "queue": queue.name, "id": run.id, "name": run.name, "state": run.ending.value, "dead_letter": None,

@@ -9,7 +9,7 @@ from toril.client.options import declaration_of
 from toril.job import Job
 from toril.model import Backoff, DeadLetterRow, Declaration, QueueSummary, RateLimit, RunRow, RunStatus, Settings, ms_of
 from toril.model.states import State
-from toril.operate.search import Failures
+from toril.operate.search import Failures, JobSearch
 from toril.policy.error_groups import ErrorGroup
 from toril.policy.metrics import RANGES, Range
 from toril.policy.redaction import redacted
@@ -126,7 +126,7 @@ async def listed(
 
 async def remembered(asking: PageRequest, found: Queue, ending: RunStatus, asked: SearchTerms) -> dict[str, Any]:
     """The runs that ended so, as far as they are remembered."""
-    page = await found.run_rows(ending, asking.query.after, asking.query.limit, where=asked.filter)
+    page = await JobSearch(found).run_rows(ending, asking.query.after, asking.query.limit, where=asked.filter)
     runs = [_run(asking, found, run) for run in page.items]
     return _table("runs", runs, page.cursor, ListedCount(len(runs), more=page.cursor is not None))
 
