@@ -138,7 +138,7 @@ class Reporter(Protocol):
 
     async def add_children(self, claimed: Claimed, nodes: Sequence[FlowNode]) -> Verdict: ...
 
-    def turn(self) -> int:
+    def children_round(self) -> int:
         """How often this run has asked for new children before."""
 
 
@@ -318,18 +318,18 @@ class JobContext(_Facts[T]):
     async def add_children(self, children: "Sequence[Node]", *, on_failure: "Policy" = "fail") -> None:
         """Add children to this job while it runs; it can wait for them later. A retry of this run, or one after such a
         wait, does not add them again."""
-        turn = self._reporter.turn()
-        if turn >= self._claimed.parked:
-            await self._add(self._nodes(children, on_failure, turn))
+        round_ = self._reporter.children_round()
+        if round_ >= self._claimed.parked:
+            await self._add(self._nodes(children, on_failure, round_))
 
     async def wait_for_children(self, children: "Sequence[Node]" = (), *, on_failure: "Policy" = "fail") -> None:
         """Rest until all children have ended, these new ones among them. The handler is left here, and called again
         from its beginning; then this returns at once, and the children are not added anew."""
-        turn = self._reporter.turn() if children else 0
-        if children and turn >= self._claimed.parked:
-            nodes = self._nodes(children, on_failure, turn)
+        round_ = self._reporter.children_round() if children else 0
+        if children and round_ >= self._claimed.parked:
+            nodes = self._nodes(children, on_failure, round_)
             await self._add(nodes[:-BATCH])
-            raise Resting(WaitsForChildren(tuple(nodes[-BATCH:]), turn + 1))
+            raise Resting(WaitsForChildren(tuple(nodes[-BATCH:]), round_ + 1))
         if (await self._reporter.family(self._claimed)).open:
             raise Resting(WaitsForChildren())
 

@@ -8,7 +8,7 @@ import pytest
 
 from toril.errors import InvalidOption
 from toril.model import CatchUp, NewJob, Overlap, Schedule, ScheduleRow, run_id, scheduled_run
-from toril.policy.schedules import Turn, after, check_cron, first, following, shift, turn, upcoming
+from toril.policy.schedules import RunDecision, after, check_cron, decide_run, first, following, shift, upcoming
 
 NOW = 1_800_000_000_000  # 2027-01-15 08:00:00 UTC, a Friday
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
@@ -180,8 +180,8 @@ def test_what_was_missed_is_made_up_for_as_the_schedule_says() -> None:
     schedules = {policy: made(every=MINUTE, catch_up=policy, window=3 * MINUTE) for policy in CatchUp}
     views = {policy: ScheduleRow(queue="q", schedule=each, slot=NOW, count=1) for policy, each in schedules.items()}
 
-    assert {policy: turn(view, late) for policy, view in views.items()} == {
-        CatchUp.NONE: Turn.MISSED, CatchUp.ONE: Turn.RUN, CatchUp.ALL: Turn.MISSED,
+    assert {policy: decide_run(view, late) for policy, view in views.items()} == {
+        CatchUp.NONE: RunDecision.MISSED, CatchUp.ONE: RunDecision.RUN, CatchUp.ALL: RunDecision.MISSED,
     }  # fmt: skip
     assert following(schedules[CatchUp.NONE], NOW, late) == NOW + 11 * MINUTE
     assert following(schedules[CatchUp.ONE], NOW, late) == NOW + 11 * MINUTE
@@ -192,18 +192,22 @@ def test_what_was_missed_is_made_up_for_as_the_schedule_says() -> None:
 def test_a_run_that_is_on_time_runs_whatever_the_policy() -> None:
     for policy in CatchUp:
         view = ScheduleRow(queue="q", schedule=made(every=MINUTE, catch_up=policy), slot=NOW, count=1)
-        assert turn(view, NOW + 200) is Turn.RUN
+        assert decide_run(view, NOW + 200) is RunDecision.RUN
 
 
 def test_a_run_that_meets_the_one_before_does_as_the_schedule_says() -> None:
     verdicts = {
-        overlap: turn(
+        overlap: decide_run(
             ScheduleRow(queue="q", schedule=made(every=MINUTE, overlap=overlap), slot=NOW, count=2, busy=True), NOW
         )
         for overlap in Overlap
     }
 
-    assert verdicts == {Overlap.ALLOW: Turn.RUN, Overlap.SKIP: Turn.OVERLAPS, Overlap.QUEUE_ONE: Turn.WAIT}
+    assert verdicts == {
+        Overlap.ALLOW: RunDecision.RUN,
+        Overlap.SKIP: RunDecision.OVERLAPS,
+        Overlap.QUEUE_ONE: RunDecision.WAIT,
+    }
 
 
 def test_a_runs_id_tells_whose_run_it_is() -> None:

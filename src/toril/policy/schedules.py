@@ -14,7 +14,7 @@ from cronsim import CronSim, CronSimError
 from toril.errors import InvalidOption, preview
 from toril.model import CatchUp, Overlap, Schedule, ScheduleRow
 
-__all__ = ["Turn", "after", "check_cron", "first", "following", "shift", "turn", "upcoming"]
+__all__ = ["RunDecision", "after", "check_cron", "decide_run", "first", "following", "shift", "upcoming"]
 
 
 def check_cron(expression: object, tz: object) -> str:
@@ -53,7 +53,7 @@ def _zone(name: object) -> tzinfo:
 _LATE: Final = 60_000  # ms after which a run counts as missed; half the interval, where that is shorter
 
 
-class Turn(StrEnum):
+class RunDecision(StrEnum):
     """What to do with a run whose time has come."""
 
     RUN = "run"
@@ -100,16 +100,16 @@ def upcoming(view: ScheduleRow, count: int = 10) -> list[int]:
     return list(islice(_row(view), count))
 
 
-def turn(view: ScheduleRow, now: int) -> Turn:
+def decide_run(view: ScheduleRow, now: int) -> RunDecision:
     """Whether the current run should go ahead."""
     schedule, late = view.schedule, now - view.slot
     if schedule.catch_up is CatchUp.ALL and late > schedule.window:
-        return Turn.MISSED
+        return RunDecision.MISSED
     if schedule.catch_up is CatchUp.NONE and late > _tolerance(view):
-        return Turn.MISSED
+        return RunDecision.MISSED
     if not view.busy or schedule.overlap is Overlap.ALLOW:
-        return Turn.RUN
-    return Turn.OVERLAPS if schedule.overlap is Overlap.SKIP else Turn.WAIT
+        return RunDecision.RUN
+    return RunDecision.OVERLAPS if schedule.overlap is Overlap.SKIP else RunDecision.WAIT
 
 
 def _nominal(schedule: Schedule, slot: int) -> int:

@@ -42,7 +42,7 @@ class Recorded:
         self.added: list[FlowNode] = []
         self.children_given: Mapping[str, Any] = {}
         self.open = 0
-        self.turns = 0
+        self.rounds = 0
 
     async def report(self, report: Report) -> Verdict:
         match report:
@@ -78,9 +78,9 @@ class Recorded:
         self.open += len(nodes)
         return Verdict.OK
 
-    def turn(self) -> int:
-        self.turns += 1
-        return self.turns - 1
+    def children_round(self) -> int:
+        self.rounds += 1
+        return self.rounds - 1
 
     def job(self, claimed: Claimed) -> Job[Any]:
         raise UsageError(f"job {claimed.lease.id} is in no queue; a test that needs one uses `memory(app)`")

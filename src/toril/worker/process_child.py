@@ -191,7 +191,7 @@ class _Connection:
     async def add_children(self, claimed: Claimed, nodes: Any) -> Verdict:  # noqa: ARG002 - as above
         raise UsageError(f"job {claimed.lease.id} runs in a process of its own and cannot be given children there")
 
-    def turn(self) -> int:
+    def children_round(self) -> int:
         return 0
 
     def job(self, claimed: Claimed) -> Any:

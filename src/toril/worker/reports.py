@@ -47,7 +47,7 @@ class ReportServices:
 class AttemptReports:
     """One attempt's way to the store. Progress that comes too fast is held back, and the last of it written soon."""
 
-    __slots__ = ("_claimed", "_contact", "_pending", "_sent", "_services", "_timer", "_turns", "_writing")
+    __slots__ = ("_claimed", "_contact", "_pending", "_rounds", "_sent", "_services", "_timer", "_writing")
 
     def __init__(self, services: ReportServices, claimed: Claimed) -> None:
         self._services = services
@@ -55,7 +55,7 @@ class AttemptReports:
         self._pending: Progress | None = None
         self._sent: float | None = None
         self._timer: Timer | None = None
-        self._turns = 0
+        self._rounds = 0
         self._contact = Contact()
         self._writing: asyncio.Task[None] | None = None
 
@@ -110,9 +110,9 @@ class AttemptReports:
             lambda call: self._services.engine.flows.add_children(claimed.lease, nodes, call=call)
         )
 
-    def turn(self) -> int:
-        self._turns += 1
-        return self._turns - 1
+    def children_round(self) -> int:
+        self._rounds += 1
+        return self._rounds - 1
 
     async def _progress(self, report: Progress) -> Verdict:
         now = self._services.clock.monotonic()

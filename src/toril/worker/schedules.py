@@ -7,7 +7,7 @@ from typing import Final
 from toril.codec.encoding import encode
 from toril.errors import InvalidOption, TorilError
 from toril.model import Claimed, Completed, Outcome, Snoozed, scheduled_run
-from toril.policy.schedules import Turn, turn
+from toril.policy.schedules import RunDecision, decide_run
 from toril.runtime.clock import Clock
 from toril.schedule import move_on
 from toril.store.engine import ScheduleStore
@@ -20,8 +20,8 @@ _AT_ONCE: Final = 100
 _AGAIN: Final = 1_000  # ms after which a run that waits for the one before is offered again
 
 _WORDS: Final = {
-    Turn.MISSED: "its time had passed",
-    Turn.OVERLAPS: "the run before had not ended",
+    RunDecision.MISSED: "its time had passed",
+    RunDecision.OVERLAPS: "the run before had not ended",
 }
 
 
@@ -33,28 +33,28 @@ class ScheduleRuns:
         self._clock = clock
         self._failed = failed
 
-    async def turn(self, job: Claimed) -> Outcome | None:
+    async def begin(self, job: Claimed) -> Outcome | None:
         """Make the next run before this one starts. An outcome says that this one is not to run, or not now."""
         found = scheduled_run(job.lease.id)
         if found is None:
             return None
         try:
-            return await self._turn(job, *found)
+            return await self._begin(job, *found)
         except TorilError as error:  # the job runs all the same, and the round makes the next one
             self._failed(job.lease.queue, error)
             return None
 
-    async def _turn(self, job: Claimed, schedule: str, slot: int) -> Outcome | None:
+    async def _begin(self, job: Claimed, schedule: str, slot: int) -> Outcome | None:
         look = await self._schedules.get(job.lease.queue, schedule)
         view = look.view
         if view is None or view.slot != slot:
             return None  # an attempt after the first, or a run whose schedule has moved on or is gone
-        verdict = turn(view, look.now)
-        if verdict is Turn.WAIT:
+        decision = decide_run(view, look.now)
+        if decision is RunDecision.WAIT:
             return Snoozed(_AGAIN)
-        runs = verdict is Turn.RUN
+        runs = decision is RunDecision.RUN
         await move_on(self._schedules, view, look.now, started=job.lease.id if runs else None)
-        return None if runs else _skipped(_WORDS[verdict])
+        return None if runs else _skipped(_WORDS[decision])
 
     async def round(self, scheduled: Sequence[str], others: Sequence[str]) -> None:
         """Until cancelled: make the next run where whoever should have made it did not."""

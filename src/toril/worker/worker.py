@@ -233,7 +233,7 @@ class Worker:
             reports = AttemptReports(self._report_services, job)
             self._arm(running)
             runs = self._services.runs if job.lease.id.startswith("repeat:") else None
-            outcome = (await runs.turn(job) if runs is not None else None) or await outcome_of(
+            outcome = (await runs.begin(job) if runs is not None else None) or await outcome_of(
                 job, running.signal, self._rules, partial(self._invoke, running, reports)
             )
             running.ends_with(outcome)
