@@ -75,8 +75,8 @@ __all__ = [
     "UnknownQueue",
     "UsageError",
     "WrongState",
+    "error_text",
     "preview",
-    "words_of",
 ]
 
 _SHOWN = 80
@@ -93,7 +93,7 @@ def preview(value: object) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
-def words_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """What an error says, or its type where it says nothing or cannot."""
     kind = type(error).__name__
     try:

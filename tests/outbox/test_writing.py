@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from tests.outbox.places import Place
 from tests.postgres import postgres
 from toril import App, Dedup, Exponential, JobContext, Keep, Retry, TorilError, UnknownQueue, UsageError
-from toril.codec.new_jobs import read, written
+from toril.codec.new_jobs import dump_new_job, load_new_job
 from toril.errors import Undecodable
 
 
@@ -116,7 +116,7 @@ def test_sqlalchemy_writes_in_its_own_transaction(app: App, place: Place, kind: 
 
     assert place.left() == [kept]
     ((request,),) = place.all("SELECT request FROM toril_outbox")
-    assert read(request).data == '{"colon":":name ? %s"}'
+    assert load_new_job(request).data == '{"colon":":name ? %s"}'
 
 
 async def test_an_asynchronous_session_writes_by_run_sync(app: App) -> None:
@@ -199,11 +199,11 @@ def test_what_is_written_is_read_again_as_it_was(app: App) -> None:
         metadata={"who": "me"}, dedup=Dedup("k", 3, "extend"), group="g", subject="s", breaker="b",
     ).job  # fmt: skip
 
-    assert written(full).isascii()
-    assert read(written(full)) == full
+    assert dump_new_job(full).isascii()
+    assert load_new_job(dump_new_job(full)) == full
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", "{}", '{"name": ""}', '{"name": "n", "colour": 1}', "[" * 90_000])
 def test_what_is_no_job_is_said_to_be_none(text: str) -> None:
     with pytest.raises(Undecodable, match="no job that this version knows"):
-        read(text)
+        load_new_job(text)

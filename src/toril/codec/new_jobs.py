@@ -7,12 +7,12 @@ from typing import Any, Final
 from toril.errors import TorilError, Undecodable
 from toril.model import Backoff, Dedup, Keep, NewJob
 
-__all__ = ["aged", "read", "written"]
+__all__ = ["after_waiting", "dump_new_job", "load_new_job"]
 
 _DEFAULTS: Final = {field.name: field.default for field in fields(NewJob) if field.name != "name"}
 
 
-def written(job: NewJob) -> str:
+def dump_new_job(job: NewJob) -> str:
     """The request as text. It is ASCII, and has no character that a database would not take."""
     said = {name: getattr(job, name) for name in ("name", *_DEFAULTS)}
     return json.dumps(
@@ -24,7 +24,7 @@ def written(job: NewJob) -> str:
     )
 
 
-def read(text: str) -> NewJob:
+def load_new_job(text: str) -> NewJob:
     """The job again, checked as if it were new; `Undecodable` for anything else."""
     try:
         said: dict[str, Any] = json.loads(text)
@@ -39,7 +39,7 @@ def read(text: str) -> NewJob:
         raise Undecodable(f"what is in the outbox is no job that this version knows: {error}") from None
 
 
-def aged(job: NewJob, age: int) -> NewJob:
+def after_waiting(job: NewJob, age: int) -> NewJob:
     """The job after so many ms in the outbox: its delay, and the time in which it has to start, began there."""
     if age <= 0 or not (job.delay or job.expires is not None):
         return job

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Unpack
 
 from toril.client.options import AddOptions
-from toril.codec.new_jobs import written
+from toril.codec.new_jobs import dump_new_job
 from toril.errors import UsageError, preview
 from toril.outbox.database import DDL, INSERT, Dialect
 from toril.queue import Queue
@@ -107,7 +107,7 @@ class Outbox:
             options["job_id"] = self._clock.unique()
         planned, tracing = home.new(job, data, **options).job, self._services.tracing
         with nullcontext([planned]) if tracing is None else tracing.sending(home.name, [planned]) as (new,):
-            self._writer.execute(INSERT, (home.name, str(new.id), written(new)))
+            self._writer.execute(INSERT, (home.name, str(new.id), dump_new_job(new)))
         self._written_to()
         return str(new.id)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from toril.codec.new_jobs import aged, read
+from toril.codec.new_jobs import after_waiting, load_new_job
 from toril.errors import (
     CallTooLate,
     InvalidName,
@@ -19,7 +19,7 @@ from toril.errors import (
     TorilError,
     Undecodable,
     UsageError,
-    words_of,
+    error_text,
 )
 from toril.events import Events, JobEvent, WorkerEvent, trouble
 from toril.model import LASTING, Added, AddOutcome, Call, NewJob
@@ -179,7 +179,7 @@ class Relay:
 
     async def _hand_over(self, batch: Batch) -> None:
         waited = int(1000 * (self._clock.monotonic() - self._taken_at))  # the store may have been away since
-        jobs = [aged(read(row.request), row.age + waited) for row in batch.rows]
+        jobs = [after_waiting(load_new_job(row.request), row.age + waited) for row in batch.rows]
         try:
             answers, error = await self._sent(batch, jobs)
         except CallTooLate:  # another relay has gone on from here; or the database was set back to an older state
@@ -213,7 +213,7 @@ class Relay:
         """The store has taken nothing of it, and will not: its rows are free. Without an error, another relay was told
         why, and did not get to say it."""
         alone = len(batch.rows) == 1 and isinstance(error, UsageError)
-        await self._do(self._database.release, batch, {batch.rows[0].id: words_of(error)} if error and alone else {})
+        await self._do(self._database.release, batch, {batch.rows[0].id: error_text(error)} if error and alone else {})
         if error is not None and not alone:
             self._make_smaller(batch)
 
@@ -278,7 +278,7 @@ class Relay:
 def _wrong_with(request: str) -> str | None:
     """Why a row can never be handed over, if so."""
     try:
-        job = read(request)
+        job = load_new_job(request)
     except Undecodable as error:
         return str(error)
     return "it has no id, by which it would be known again" if job.id is None else None

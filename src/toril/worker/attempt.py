@@ -8,7 +8,7 @@ from typing import Any
 
 from toril.codec.encoding import encode
 from toril.context import Signal, StopReason
-from toril.errors import JobCancelled, LeaseLost, words_of
+from toril.errors import JobCancelled, LeaseLost, error_text
 from toril.handlers import RegisteredHandler, Registry
 from toril.model import Cancelled, Claimed, Completed, Failed, Failure, Lease, Outcome, Released, Snoozed
 from toril.model.attempts import Result
@@ -131,7 +131,7 @@ def _completed(entry: RegisteredHandler, result: Any, lease: Lease) -> Completed
         summary = result.line() if isinstance(result, Result) else None
         return Completed(entry.result.encode(result), summary)
     except Exception as error:  # ours, or that of a serializer
-        return _not_kept(entry, words_of(error), lease)
+        return _not_kept(entry, error_text(error), lease)
 
 
 def _not_kept(entry: RegisteredHandler, why: str, lease: Lease) -> Completed:
@@ -184,4 +184,4 @@ def failure_of(error: BaseException) -> Failure:
         trace = "".join(traceback.format_exception(error, limit=-50))
     except Exception:  # an error's own methods may raise, and its message still counts
         trace = ""
-    return Failure(redacted(words_of(error)), type(error).__name__, redacted(trace))
+    return Failure(redacted(error_text(error)), type(error).__name__, redacted(trace))

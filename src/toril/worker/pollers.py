@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from toril.errors import words_of
+from toril.errors import error_text
 from toril.events import Events, WorkerEvent
 from toril.policy.redaction import redacted
 from toril.policy.restarts import Restarts
@@ -134,7 +134,7 @@ class Pollers:
             status.restarts += 1
 
     def _died(self, status: Status, error: BaseException, pause: float) -> None:
-        status.error = redacted(f"{type(error).__name__}: {words_of(error)}")[:_ERROR]
+        status.error = redacted(f"{type(error).__name__}: {error_text(error)}")[:_ERROR]
         status.died_at = self._clock.now()
         log.exception("poller %s died, and is started again in %.1f s", status.name, pause)
         text = f"poller {status.name} died: {status.error}"

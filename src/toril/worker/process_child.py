@@ -24,7 +24,7 @@ from toril.errors import (
     Snooze,
     TransientError,
     UsageError,
-    words_of,
+    error_text,
 )
 from toril.handlers import Handler, RegisteredHandler, Registry
 from toril.model import (
@@ -160,7 +160,7 @@ class _Connection:
         try:
             return {"result": entry.result.encode(returned), "structured": isinstance(returned, Result)}
         except Exception as error:  # the work is done: a result that cannot be sent does not undo it
-            return {"unfit": words_of(error)[:_LONGEST]}
+            return {"unfit": error_text(error)[:_LONGEST]}
 
     async def report(self, report: Report) -> Verdict:
         text = getattr(report, {"LogLine": "line", "DataUpdate": "data"}.get(type(report).__name__, "value"))
@@ -226,7 +226,7 @@ def _error_as_json(error: BaseException) -> dict[str, Any]:
 
 def _reason(error: BaseException, known: str) -> str:
     own = getattr(error, "reason", None) if known else None
-    return (own if isinstance(own, str) and own else words_of(error))[:_LONGEST]
+    return (own if isinstance(own, str) and own else error_text(error))[:_LONGEST]
 
 
 def _seconds(error: BaseException) -> float | str | None:
