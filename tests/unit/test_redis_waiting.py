@@ -145,6 +145,7 @@ def test_nothing_is_heard_too_late_and_nobody_stops_listening(seed: int) -> None
 
 
 MARKERS, RESULTS = "marker_listener", "result_listener"
+ERROR_REPLY = "            except Exception as error:\n                self._complain(error)\n            self._heard"
 BUGS = {
     "nobody looks without a marker": (MARKERS, "SYSTEM.sleep(LOOK *", "SYSTEM.sleep(1000 *"),
     "a failed look is the last": (
@@ -155,8 +156,8 @@ BUGS = {
     "a read may last for ever": (MARKERS, "asyncio.timeout(_BLOCK + _BEYOND)", "asyncio.timeout(None)"),
     "an error reply is the end": (
         MARKERS,
-        "            except Exception as error:\n                self._complain(error)\n            self._heard",
-        "            except (ConnectionLost, OSError) as error:\n                self._complain(error)\n            self._heard",
+        ERROR_REPLY,
+        ERROR_REPLY.replace("Exception", "(ConnectionLost, OSError)"),
     ),
     "a marker wakes nobody": (MARKERS, "_is_marker(answer) and self._ring(answer[0])", "_is_marker(answer)"),
     "who waits is forgotten": (MARKERS, "self._waiting.setdefault(key, set()).add(waiter)", "pass"),

@@ -236,18 +236,18 @@ NUMBERS: Final = {
     "few": 4,  # jobs that end in a step, each of which is looked at for what it has beside its own keys
     "looked_at": 20_000,  # jobs that a sweep passes over
     "strangers": 1_000,  # running jobs of other libraries' workers, a look for lost ones
-    "told": 1_000,  # events among which the end of a job is looked for
+    "recent_events": 1_000,  # events among which the end of a job is looked for
     "errors": ATTEMPT_ERRORS,
     "traces": 100_000,  # bytes of stack traces kept
     "skew": 600_000,  # ms by which the clocks of a fleet may differ
-    "healed": 100,  # parents looked at in a round
+    "parents_checked": 100,  # parents looked at in a round
     "walked": 10_000,  # entries of lists that a look for faults walks over in one step
     "patience": 5_000,  # ms after its deadline that a job may still be waiting to be taken back
     "ordered": 300_000,  # ms that orders outlive a worker's sign of life: its loop may stand still and go on
-    "mourned": 420_000,  # ms after which a dead worker's entry should have been pruned
+    "prune_overdue": 420_000,  # ms after which a dead worker's entry should have been pruned
     "orders": 5 * 10**15,  # where the order within a group begins, so that there is room before it
     "passes": 100,  # groups that a claim looks at beyond what it takes
-    "tended": 100,  # seats that a round compares with the truth
+    "seats_checked": 100,  # seats that a round compares with the truth
     "glance": 1_000,  # ms between two looks of claims at the seats of groups
     "glanced": 20,  # seats that such a look compares
     "exact": 100,  # starts up to which a group's rate is counted to the millisecond

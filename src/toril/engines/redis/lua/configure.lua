@@ -55,7 +55,7 @@ function SET.groups(limits, _, _, field)
   set(P .. K.toril, field, limits)
   call('HDEL', P .. K.toril, F.tended)
   groups.level, groups.known = nil, {}
-  group_maintenance.check_seats(N.tended)
+  group_maintenance.check_seats(N.seats_checked)
 end
 function SET.declared(limits, _, _) SET.groups(limits, nil, nil, F.groups_declared) end
 

@@ -50,13 +50,13 @@ for _, key in ipairs(left > 0 and {K.runs_completed, K.runs_failed, K.runs_cance
   end
 end
 -- The last word on those that nothing else tells of.
-local function told()
+local function newest_ended()
   local unknown, last = {}, {}
   for id, best in pairs(missing) do
     if not best[2] then unknown[id] = true end
   end
   if not next(unknown) then return last end
-  for _, entry in ipairs(call('XREVRANGE', P .. K.events, '+', '-', 'COUNT', N.told)) do
+  for _, entry in ipairs(call('XREVRANGE', P .. K.events, '+', '-', 'COUNT', N.recent_events)) do
     local e = {}
     for i = 1, #entry[2], 2 do e[entry[2][i]] = entry[2][i + 1] end
     if unknown[e.jobId] and last[e.jobId] == nil and e.event ~= 'retries-exhausted' then
@@ -67,7 +67,7 @@ local function told()
   return last
 end
 
-local last = left > 0 and told()
+local last = left > 0 and newest_ended()
 for i = 2, #ARGV do
   if not found[i - 1] then found[i - 1] = missing[ARGV[i]][2] or last[ARGV[i]] or false end
 end

@@ -97,7 +97,7 @@ if #back[1] + #back[2] + #back[3] > 0 then
   queue.trim_events(call('HGET', P .. K.meta, F.max_events))
   if not places.is_blocked() then call('ZADD', P .. K.marker, 0, '0') end
 end
-group_maintenance.check_seats(N.tended)
+group_maintenance.check_seats(N.seats_checked)
 if groups.admitted_some or groups.changed then places.mark_ready() end
 local first = call('ZRANGE', P .. K.deadlines, 0, 0, 'WITHSCORES')
 local following = tonumber(first[2]) or soonest or false

@@ -21,7 +21,7 @@ local function write_log(id, text)
 end
 
 local FIELD = {data = F.data, checkpoint = F.checkpoint, progress = F.progress}
-local ids, tokens, verdicts, told = {}, {}, {}, false
+local ids, tokens, verdicts, has_event = {}, {}, {}, false
 for i = 4, #ARGV, 4 do ids[#ids + 1], tokens[#tokens + 1] = ARGV[i], ARGV[i + 1] end
 for i, held in ipairs(leases.held(ids, tokens)) do
   local id, kind, text = ids[i], ARGV[i * 4 + 2], ARGV[i * 4 + 3]
@@ -32,10 +32,10 @@ for i, held in ipairs(leases.held(ids, tokens)) do
     call('HSET', P .. id, FIELD[kind], text)
     if kind == 'progress' then
       queue.event('progress', 'jobId', id, 'data', text)
-      told = true
+      has_event = true
     end
   end
 end
-if told then queue.trim_events(call('HGET', P .. K.meta, F.max_events)) end
+if has_event then queue.trim_events(call('HGET', P .. K.meta, F.max_events)) end
 calls.remember(verdicts)
 return verdicts

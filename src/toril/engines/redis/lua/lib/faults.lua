@@ -111,7 +111,7 @@ end
 
 function faults.check.dead_worker(worker)
   local till = tonumber(call('ZSCORE', W .. G.workers_till, worker) or nil)
-  return till and till + N.mourned < now
+  return till and till + N.prune_overdue < now
 end
 
 -- Else this script would have ended before.

@@ -240,8 +240,8 @@ end
 -- Some parents a round, others in the next minute; and of each a few open children.
 function flows.release_stuck()
   local waiting, removed = call('ZCARD', P .. K.waiting_children), 0
-  local first = waiting > 0 and math.floor(now / 60000) * N.healed % waiting or 0
-  local ids = waiting > 0 and call('ZRANGE', P .. K.waiting_children, first, first + N.healed - 1) or {}
+  local first = waiting > 0 and math.floor(now / 60000) * N.parents_checked % waiting or 0
+  local ids = waiting > 0 and call('ZRANGE', P .. K.waiting_children, first, first + N.parents_checked - 1) or {}
   for _, id in ipairs(ids) do
     local open, gone = call('SRANDMEMBER', P .. id .. K.dependencies, 20), {}
     for _, child in ipairs(open) do

@@ -23,7 +23,7 @@ end
 -- Look at the seats of a group, but for those of jobs that run under a lease of ours. How many were looked at.
 function group_maintenance.check_group(name)
   local g = groups.get(name)
-  local seats, looked = call('ZRANGEBYLEX', P .. K.seats, g.first, '(' .. name .. '\3', 'LIMIT', 0, N.tended), 0
+  local seats, looked = call('ZRANGEBYLEX', P .. K.seats, g.first, '(' .. name .. '\3', 'LIMIT', 0, N.seats_checked), 0
   for i = 1, #seats do
     local in_line, id = seats[i]:sub(#name + 1, #name + 1) == groups.IN_LINE, seats[i]:sub(#name + 2)
     if not call('ZSCORE', P .. K.deadlines, id) then
