@@ -92,10 +92,10 @@ def test_a_stage_gets_what_it_reaches_and_no_stage_before_it_has() -> None:
     lines = assembled().splitlines()
 
     assert lines == [
-        "local context = {}", "local P = KEYS[1]", "local low = {count = 0}",
+        "local context = {}", "local P = KEYS[1]", "local low = {one = 0, count = 0}",
         "function low.one() return P end",
         "if low.one() then return end",
-        "local high = {verbs = {}}",
+        "local high = {three = 0, verbs = {}}",
         "function low.two()", "  return low.one() + low.count  -- not high.three()", "end",
         "function high.verbs.stop() end", "function high.verbs.go() return low.two() end",
         "function high.three() return high.verbs[ARGV[1]] end",

@@ -186,11 +186,20 @@ class Assembler:
 
     def _definitions(self, usable: Iterable[str], parts: Collection[_Part]) -> str:
         """The states of subjects, then their functions: these may name each other in any order."""
-        subjects = [self._subjects[name] for name in usable]
-        texts = [subject.state for subject in subjects if _Part(subject.name, "") in parts]
-        for subject in subjects:
-            texts += (text for name, text in subject.functions.items() if _Part(subject.name, name) in parts)
-        return "".join(texts)
+        states, functions = list[str](), list[str]()
+        for subject in (self._subjects[name] for name in usable):
+            reached = [name for name in subject.functions if _Part(subject.name, name) in parts]
+            functions += (subject.functions[name] for name in reached)
+            if _Part(subject.name, "") in parts:
+                states.append(_with_room(subject, reached))
+        return "".join(states + functions)
+
+
+def _with_room(subject: _Subject, functions: Iterable[str]) -> str:
+    """A subject's state whose table has places for these functions from the start, so that it need not grow."""
+    opening = f"local {subject.name} = {{"
+    places = "".join(f"{name} = 0, " for name in functions if name not in subject.fields)
+    return subject.state.replace(opening, opening + places, 1)
 
 
 def _check_locals(name: str, definitions: str, stages: str) -> None:
