@@ -116,15 +116,15 @@ def is_in(*wanted: State | None) -> Callable[[App], Awaitable[bool]]:
 LETTER = Failed(Failure("no", "ValueError"))
 SITUATIONS: dict[str, tuple[Situation, Callable[[App], Awaitable[bool]]]] = {
     "# A job is stuck": (add, is_in(State.WAITING)),
-    "## waiting, and nothing happens": (waiting, claimable),
-    "## prioritized, and others go first": (lambda app: add(app, priority=5), is_in(State.PRIORITIZED)),
-    "## delayed, and due": (lambda app: add(app, delay=HOUR), is_in(State.WAITING)),
-    "## active for too long": (held, asked_to_stop),
-    "## active, and its worker is gone": (lost, is_in(State.WAITING)),
-    "## failed": (lambda app: settled(app, LETTER), is_in(State.WAITING)),
-    "## failed, and many of them": (lambda app: settled(app, LETTER), is_in(State.WAITING)),
-    "## completed, or nowhere to be found": (lambda app: settled(app, Completed('"ok"')), is_in(None)),
-    "## It was not added": (shut_out, unowned),
+    "## Waiting, but not starting": (waiting, claimable),
+    "## Prioritized, but others run first": (lambda app: add(app, priority=5), is_in(State.PRIORITIZED)),
+    "## Delayed past its due time": (lambda app: add(app, delay=HOUR), is_in(State.WAITING)),
+    "## Active for too long": (held, asked_to_stop),
+    "## Active, but its worker is dead": (lost, is_in(State.WAITING)),
+    "## Failed": (lambda app: settled(app, LETTER), is_in(State.WAITING)),
+    "## Many failed jobs": (lambda app: settled(app, LETTER), is_in(State.WAITING)),
+    "## Completed or missing": (lambda app: settled(app, Completed('"ok"')), is_in(None)),
+    "## The job was not added": (shut_out, unowned),
     "## A schedule does not run": (idle, scheduled),
 }
 FINDINGS = {"toril doctor --json"}  # which ends with 1 where there are some
