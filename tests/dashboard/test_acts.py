@@ -114,7 +114,7 @@ async def test_a_running_job_is_cancelled_by_a_click(stage: Stage, guest: Guest)
     page = await guest("/workers")
     await page.click(f"tr[data-at='queues/data-import/jobs/{job.id}'] [data-act=cancel]")
     await page.get_by_role("button", name="Cancel this job").click()
-    await expect(page.locator(".toast")).to_contain_text("Cancelled")
+    await expect(page.locator(".toast")).to_contain_text("1 job told to stop")
     await stage.till(state_is(job, "failed"))
 
 

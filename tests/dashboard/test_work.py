@@ -69,7 +69,7 @@ async def test_a_delayed_job_is_cancelled_after_a_question(stage: Stage, guest: 
     await page.get_by_role("button", name="Cancel", exact=True).click()
     await page.get_by_role("button", name="Cancel this job").click()
 
-    await expect(page.locator(".toast")).to_contain_text("Cancelled")
+    await expect(page.locator(".toast")).to_contain_text("1 job cancelled")
     await stage.till(lambda: _is_gone(stage, job))
 
 

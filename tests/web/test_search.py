@@ -6,6 +6,7 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
+from tests.conformance.claims import claim
 from tests.web.conftest import Served, served
 from tests.web.test_api import ask
 from toril import JobContext, PermanentError
@@ -16,6 +17,15 @@ from toril.testing import drain
 
 async def breaks(ctx: JobContext[Any]) -> None:
     raise PermanentError(f"no user {ctx.data['n']}")
+
+
+async def test_of_many_jobs_is_told_which_were_only_asked_to_stop(here: Served) -> None:
+    jobs = await here.app.queue("email").add_many([("greet", {"n": n}) for n in range(3)])
+    await claim(here.app.store, 2, queue="email")
+    async with here.client() as client:
+        answer = await ask(client, "POST", "/queues/email/cancel", {"ids": [job.id for job in jobs]})
+
+    assert (answer["done"], answer["requested"]) == (3, 2)
 
 
 async def test_jobs_are_cancelled_by_what_they_have_in_common(here: Served) -> None:

@@ -105,8 +105,16 @@ async def remove_jobs(asking: Request) -> dict[str, Any]:
 
 
 async def cancel_jobs(asking: Request) -> dict[str, Any]:
-    reason = asking.body.reason or f"cancelled by {asking.who.name}"
-    return await _each(asking, lambda queue, ids, call: queue.store.cancel(queue.name, ids, reason=reason, call=call))
+    reason, requested = asking.body.reason or f"cancelled by {asking.who.name}", 0
+
+    async def cancel(queue: Queue, ids: Sequence[str], call: Call) -> ControlResult:
+        nonlocal requested
+        changed = await queue.store.cancel(queue.name, ids, reason=reason, call=call)
+        requested += len(changed.asked)
+        return changed
+
+    found = await _each(asking, cancel)
+    return found | {"requested": requested}
 
 
 Act = Callable[[Queue, Sequence[str], Call], Awaitable[ControlResult]]
@@ -155,7 +163,7 @@ MANY: Final = (
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/cancel", role=Role.OPERATE, run=cancel_jobs, body=CancelManyForm,
-        does="Stop many jobs: those that wait never run, running ones are asked to stop. It cannot be undone.",
+        does="Stop many jobs: those that wait never run; the `requested` among those done run, and are told to stop.",
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/remove", role=Role.ADMIN, run=remove_jobs, body=JobChoice,

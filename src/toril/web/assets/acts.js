@@ -23,12 +23,13 @@ function toast(text, o = {}) {
 
 /* == Acts. The nearest [data-at] has the API's path of the thing, the list's [data-many] that of its queue; the verb is
    the last part of the path, unless it says otherwise. */
+const stopped = (n, asked) => [n > asked || !n ? `${plural(n - asked, 'job')} cancelled` : '', asked ? `${plural(asked, 'job')} told to stop` : ''].filter(Boolean).join(', ');
 const VERBS = {
   retry:   { word: 'Retry', icon: 'retry', done: n => `${plural(n, 'job')} retried` },
   remove:  { word: 'Remove', icon: 'trash', done: n => `${plural(n, 'job')} removed`, danger: true, sure: true, method: 'DELETE', path: '' },
   replay:  { word: 'Replay', icon: 'retry', done: n => `${plural(n, 'dead letter')} replayed` },
   discard: { word: 'Discard', icon: 'trash', done: n => `${plural(n, 'dead letter')} discarded`, danger: true, sure: true },
-  cancel:  { word: 'Cancel', icon: 'cancelled', done: n => n === 1 ? 'Cancelled: if it runs, its handler has been told' : `${num(n)} jobs cancelled: handlers of those that run have been told`, sure: true, final: true },
+  cancel:  { word: 'Cancel', icon: 'cancelled', done: (n, w, found) => stopped(n, found.requested ?? +(found.outcome === 'requested')), sure: true, final: true },
   promote: { word: 'Run now', bulk: 'Promote', icon: 'skip', done: n => n > 1 ? `${plural(n, 'job')} promoted` : 'It may run now, as soon as a slot is free' },
   pause:   { word: 'Pause', icon: 'pause', done: (n, w) => `${w} paused: running jobs finish, no new ones start`, undo: 'resume' },
   resume:  { word: 'Resume', icon: 'play', done: (n, w) => `${w} resumed`, undo: 'pause' },
@@ -77,8 +78,8 @@ async function act(verb, at, what, row) {                   // one thing: done a
   const v = VERBS[verb], path = at + (v.path ?? '/' + verb);
   row?.classList.add('stale');
   try {
-    await api.call(v.method || 'POST', path, v.method ? undefined : {});
-    toast(v.done(1, what), { icon: 'check', undo: v.undo && (() => act(v.undo, at, what)) });
+    const found = await api.call(v.method || 'POST', path, v.method ? undefined : {});
+    toast(v.done(1, what, found), { icon: 'check', undo: v.undo && (() => act(v.undo, at, what)) });
     if (verb === 'remove' && !row) location.href = $('.crumbs li:nth-last-child(2) a')?.href || site.href; else refresh();
   } catch (error) {
     row?.classList.remove('stale');
@@ -86,18 +87,18 @@ async function act(verb, at, what, row) {                   // one thing: done a
   }
 }
 async function bulk(verb, many, body, n, then) {                  // at most 1,000 a call, with a cursor: progress can be shown and stopped
-  let stop = false, done = 0, refused = 0, cursor;
+  let stop = false, done = 0, requested = 0, refused = 0, cursor;
   const bar = h('progress', { max: n || 1, value: 0, 'aria-label': 'Progress' });
   const t = n > 25 && toast(`Working on ${num(n)}`, { icon: VERBS[verb].icon, act: ['Stop', () => { stop = true; }], keep: true });
   if (t) t.append(bar);
   try {
     do {
       const found = await api.post(`${many}/${verb}`, cursor ? { ...body, cursor } : body);
-      done += found.done ?? found.removed ?? 0; refused += (found.refused?.length || 0) + Object.keys(found.invalid || {}).length; cursor = found.cursor;
+      done += found.done ?? found.removed ?? 0; requested += found.requested ?? 0; refused += (found.refused?.length || 0) + Object.keys(found.invalid || {}).length; cursor = found.cursor;
       if (t) { bar.value = done; $('span', t).textContent = `${num(done)} of ${num(n)}`; }
     } while (cursor && !stop);
     const left = refused ? `; ${num(refused)} could not be, and stay as they are` : '';
-    toast(stop ? `Stopped: ${num(done)} done` : VERBS[verb].done(done) + left, { icon: refused && !done ? 'warn' : 'check' });
+    toast(stop ? `Stopped: ${num(done)} done` : VERBS[verb].done(done, '', { requested }) + left, { icon: refused && !done ? 'warn' : 'check' });
   } catch (error) { toast(`${error.message}${done ? ` ${num(done)} were done before.` : ''}`, { icon: 'warn' }); }
   if (t) t.remove();
   if (then && done) location.href = then; else refresh();
@@ -175,7 +176,7 @@ function ask(b) {
       const found = await send(body), invalid = Object.values(found.invalid || {})[0];
       if (invalid || found.refused?.length) throw new Refused(409, { message: invalid || 'It could not be: it is gone, or a job of its id is there.' });
       d.close();
-      toast(source.dataset.done || VERBS[verb]?.done(1, b.dataset.on || '') || 'Done', { icon: 'check', undo: before && (() => send(before).then(refresh, error => toast(error.message, { icon: 'warn' }))), act: found.id && source.dataset.opens ? ['Open', () => { location.href = to('queues', found.queue, 'jobs', found.id); }] : undefined });
+      toast(source.dataset.done || VERBS[verb]?.done(1, b.dataset.on || '', found) || 'Done', { icon: 'check', undo: before && (() => send(before).then(refresh, error => toast(error.message, { icon: 'warn' }))), act: found.id && source.dataset.opens ? ['Open', () => { location.href = to('queues', found.queue, 'jobs', found.id); }] : undefined });
       if (source.dataset.then) location.href = to(source.dataset.then); else refresh();
     } catch (error) {
       wrong.replaceChildren(note('crit', error.message));
