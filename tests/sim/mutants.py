@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from toril.engines.sql import add, calls, changes, claim, control, dead_letters, engine, exchange, leases, settle
-from toril.engines.sql.changes import JobFacts, QueueChanges
-from toril.engines.sql.schema import Place
+from toril.engines.sql.changes import QueueChanges
+from toril.engines.sql.schema import JobFacts, Place
+from toril.engines.sql.statements import Query
 from toril.engines.sql.transaction import Transaction, keys_of
 from toril.errors import EngineUnavailable
 from toril.model import Call, Cause, Released, Settlement
@@ -87,10 +88,12 @@ def nothing(*_: Any, **__: Any) -> None:
 def reworded(old: str, new: str) -> Make:
     """A statement with other words in it."""
 
-    def make(sql: str) -> str:
+    def make(found: str | Query[Any]) -> str | Query[Any]:
+        sql = found if isinstance(found, str) else found.sql
         if old not in sql:
             raise Unplantable(f"the statement no longer says {old!r}: {sql}")
-        return sql.replace(old, new)
+        changed = sql.replace(old, new)
+        return changed if isinstance(found, str) else replace(found, sql=changed)
 
     return make
 
@@ -225,12 +228,12 @@ def _lease_mutants() -> Iterator[Mutant]:
     yield Mutant(
         "recover_takes_the_living",
         "recover takes leases that have not run out",
-        ((leases._SQL, "overdue", reworded("a.deadline <= ?", "a.deadline <= ? + 500")),),
+        ((leases, "_OVERDUE", reworded("a.deadline <= ?", "a.deadline <= ? + 500")),),
     )
     yield Mutant(
         "recover_forgets",
         "recover never takes back the second lease of a job",
-        ((leases._SQL, "overdue", reworded("a.deadline <= ?", "a.deadline <= ? AND j.starts <> 1")),),
+        ((leases, "_OVERDUE", reworded("a.deadline <= ?", "a.deadline <= ? AND j.starts <> 1")),),
     )
     yield Mutant(
         "extend_revives",
@@ -276,7 +279,7 @@ def _move_mutants() -> Iterator[Mutant]:
 
 
 def _letter_mutants() -> Iterator[Mutant]:
-    yield Mutant("no_letter", "a job that failed for good is gone", ((QueueChanges, "_bury", instead(nothing)),))
+    yield Mutant("no_letter", "a job that failed for good is gone", ((QueueChanges, "_dead_letter", instead(nothing)),))
     yield Mutant(
         "stalled_unmourned",
         "a job that stalled out is gone",

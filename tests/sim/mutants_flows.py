@@ -10,27 +10,35 @@ __all__ = ["FLOW_MUTANTS", "GROUP_MUTANTS"]
 
 
 def _in_any_case(_: Callable[..., Any]) -> Callable[..., Any]:
-    def go_on(tx: Any, row: Any, parent: Any, hurried: set[int]) -> None:
+    def go_on(tx: Any, row: Any, parent: Any, impatient: set[int]) -> None:
         if parent.waits:
-            flows._free(tx, row, parent, parent.delay)
+            flows._release(tx, row, parent, parent.delay)
 
     return go_on
 
 
-def _free_instead(_: Callable[..., Any]) -> Callable[..., Any]:
-    def doom(tx: Any, row: Any, parent: Any, reason: str) -> None:
+def _release_instead(_: Callable[..., Any]) -> Callable[..., Any]:
+    def fail_parent(tx: Any, row: Any, parent: Any, reason: str) -> None:
         if parent.waits:
-            flows._free(tx, row, parent, 0)
+            flows._release(tx, row, parent, 0)
 
-    return doom
+    return fail_parent
 
 
 FLOW_MUTANTS = {
     mutant.name: mutant
     for mutant in (
         Mutant("freed_early", "the first child lets its parent go", ((flows, "_go_on", _in_any_case),), 0, "I12"),
-        Mutant("nobody_told", "a child ends, and nobody is told", ((effects, "tell", instead(nothing)),), 0, "I12"),
-        Mutant("doom_forgotten", "a parent runs that should fail", ((flows, "_doom", _free_instead),), 0, "I12"),
+        Mutant(
+            "nobody_told",
+            "a child ends, and nobody is told",
+            ((effects, "children_ended", instead(nothing)),),
+            0,
+            "I12",
+        ),
+        Mutant(
+            "doom_forgotten", "a parent runs that should fail", ((flows, "_fail_parent", _release_instead),), 0, "I12"
+        ),
     )
 }
 

@@ -90,7 +90,7 @@ def _mutants() -> Iterator[Mutant]:
         ((ScheduleRuns, "catch_up", _one_further),),
     )
     yield Mutant("key_kept_by_the_dead", "a job that fails keeps its key", ((QueueChanges, "fail", _fails_silently),))
-    yield Mutant("key_kept_at_the_end", "a job that ends keeps its key", ((add, "kept_jobs", instead(lambda *_: [])),))
+    yield Mutant("key_kept_at_the_end", "a job that ends keeps its key", ((add, "next_jobs", instead(lambda *_: [])),))
     yield Mutant("owner_overlooked", "a key that is taken is given out", ((add, "owner_of", instead(nothing)),))
     yield Mutant("last_forgotten", "the last that was asked for is not kept", ((add, "repeated", _unheard),))
 

@@ -5,10 +5,11 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from toril.engines.sql.statements import for_rows, statement
+from toril.engines.sql.statements import check_columns, for_rows, query, statement
 from toril.engines.sqlite.database import migrations
 
 PACKAGES = ("toril.engines.sql", "toril.engines.sqlite")
@@ -20,8 +21,8 @@ NAMES = [
 ]
 # Small tables, which are read whole on purpose: one row a queue, a worker, a key.
 WHOLE = {
-    ("reads", "queues"), ("reads", "workers"), ("reads", "unfinished"), ("upkeep", "dead_workers"),
-    ("repairs", "workers"),
+    ("inspector", "queues"), ("inspector", "workers"), ("inspector", "unfinished"), ("maintenance", "dead_workers"),
+    ("faults", "workers"),
 }  # fmt: skip
 
 
@@ -61,13 +62,13 @@ def test_a_statement_goes_by_an_index(plan: Callable[[str], list[str]]) -> None:
 @pytest.mark.parametrize(
     ("file", "name", "wanted"),
     [
-        ("step", "leave", "line USING PRIMARY KEY (queue=? AND place=? AND rank=? AND key=?)"),
-        ("step", "delete_id", "ids USING PRIMARY KEY (queue=? AND id=?)"),
-        ("step", "forget_age", "ageing USING PRIMARY KEY (queue=? AND till=? AND key=?)"),
+        ("changes", "leave", "line USING PRIMARY KEY (queue=? AND place=? AND rank=? AND key=?)"),
+        ("changes", "delete_id", "ids USING PRIMARY KEY (queue=? AND id=?)"),
+        ("changes", "forget_age", "ageing USING PRIMARY KEY (queue=? AND till=? AND key=?)"),
         ("add", "forget_results", "results USING PRIMARY KEY (queue=? AND id=?)"),
         ("add", "owners", "i USING PRIMARY KEY (queue=? AND id=?)"),
         ("settle", "keys", "i USING PRIMARY KEY (queue=? AND id=?)"),
-        ("upkeep", "overdue_results", "results USING PRIMARY KEY (queue=? AND id=?)"),
+        ("maintenance", "overdue_results", "results USING PRIMARY KEY (queue=? AND id=?)"),
     ],
 )
 def test_what_is_named_whole_is_found_whole(
@@ -77,6 +78,44 @@ def test_what_is_named_whole_is_found_whole(
     sql = for_rows(sql, 3) if "VALUES (" in sql else sql
 
     assert f"SEARCH {wanted}" in plan(sql)
+
+
+MODULES = [path for package in PACKAGES for path in sorted(Path(str(files(package))).glob("*.py"))]
+NAMED = re.compile(r'\b(\w+) *(?:: Final)? = statements\("(\w+)"')
+USED = re.compile(r'(_[A-Z]+)\["(\w+)"\]')
+
+
+def test_every_statement_that_a_module_names_is_there() -> None:
+    known = {(file, name) for file, name, _ in NAMES}
+    named, missing = 0, []
+    for path in MODULES:
+        text = path.read_text("utf-8")
+        file_of = dict(NAMED.findall(text))
+        for variable, name in USED.findall(text):
+            if variable in file_of:
+                named += 1
+                missing += [] if (file_of[variable], name) in known else [f"{path.name}: {name}"]
+
+    assert named > 150
+    assert missing == []
+
+
+def test_every_statement_is_used() -> None:
+    text = "".join(path.read_text("utf-8") for path in MODULES)
+
+    assert [f"{file}.{name}" for file, name, _ in NAMES if not re.search(rf'"{name}"', text)] == []
+
+
+def test_a_row_whose_fields_are_not_the_columns_is_refused() -> None:
+    class Swapped(NamedTuple):
+        place: int
+        key: int
+
+    check_columns("SELECT j.key, (SELECT max(a, b) FROM x) AS place FROM jobs j", ("key", "place"))
+    with pytest.raises(TypeError, match=r"the columns are \['key', 'place'\], and the fields of the row"):
+        check_columns("SELECT j.key, j.place FROM jobs j", Swapped._fields)
+    with pytest.raises(TypeError, match="the columns are"):
+        query("faults", "job", Swapped)
 
 
 def test_migrations_are_numbered_without_a_gap_or_a_double() -> None:

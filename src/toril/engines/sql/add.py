@@ -3,29 +3,24 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from toril.engines.sql.calls import answered, remember
 from toril.engines.sql.changes import QueueChanges
-from toril.engines.sql.dedup import kept_jobs, left_by, owner_of, repeated, take
+from toril.engines.sql.dedup import left_by, next_jobs, owner_of, repeated, take
 from toril.engines.sql.groups import GroupAdmission, next_order, refuse_overfull
 from toril.engines.sql.options import options_of
 from toril.engines.sql.schema import STATE_OF, Place, first_key
-from toril.engines.sql.statements import statement
+from toril.engines.sql.statements import statements
 from toril.engines.sql.transaction import QueueRow, Transaction
 from toril.errors import InvalidOption, QueueFull
 from toril.model import BATCH, Added, AddOutcome, Call, EventKind, NewJob
 from toril.model.jobs import AlikeJobs, runs_of
 from toril.model.states import State
 
-__all__ = ["add", "let_go", "place_job", "place_nodes", "refuse_overflow", "rest_nodes", "state_of"]
+__all__ = ["add", "place_job", "place_nodes", "place_parents", "refuse_overflow", "release_keys", "state_of"]
 
-_OWNERS = statement("add", "owners")
-_INSERT_ID = statement("add", "insert_id")
-_FORGET_RESULTS = statement("add", "forget_results")
-_INSERT_JOB = statement("add", "insert_job")
-_INSERT_GROUPED = statement("add", "insert_grouped")
-_PLACE_OF = statement("add", "place_of")
+_SQL: Final = statements("add")
 _STORED = frozenset({AddOutcome.ADDED, AddOutcome.REPLACED})
 
 
@@ -66,7 +61,7 @@ def place_nodes(tx: Transaction, row: QueueRow, nodes: Sequence[tuple[NewJob, st
     return adding.place(*(job for job, _ in nodes))
 
 
-def rest_nodes(tx: Transaction, row: QueueRow, nodes: Sequence[tuple[NewJob, str | None]]) -> None:
+def place_parents(tx: Transaction, row: QueueRow, nodes: Sequence[tuple[NewJob, str | None]]) -> None:
     """The same, for those who wait for their children. A delay of theirs begins when these have ended."""
     step, rows = QueueChanges(tx, row), []
     for job, text in nodes:
@@ -80,18 +75,18 @@ def rest_nodes(tx: Transaction, row: QueueRow, nodes: Sequence[tuple[NewJob, str
              text, job.metadata, job.data, job.group, order)
         )  # fmt: skip
         step.enter(key, Place.WAITING_CHILDREN, rank)
-    tx.run_all(_INSERT_GROUPED, rows)
-    tx.run_all(_INSERT_ID, [(row.key, each[1], each[0]) for each in rows])
-    tx.run_all(_FORGET_RESULTS, [(each[1],) for each in rows], row.key)
+    tx.run_all(_SQL["insert_grouped"], rows)
+    tx.run_all(_SQL["insert_id"], [(row.key, each[1], each[0]) for each in rows])
+    tx.run_all(_SQL["forget_results"], [(each[1],) for each in rows], row.key)
     step.events(EventKind.ADDED, [each[1] for each in rows], name=[each[2] for each in rows])
     step.events(EventKind.WAITING_CHILDREN, [each[1] for each in rows])
     step.flush()
 
 
-def let_go(step: QueueChanges) -> None:
+def release_keys(step: QueueChanges) -> None:
     """Jobs have ended: what was kept until then for their keys is stored."""
     ended, step.ended_keys = step.ended_keys, []
-    for job in kept_jobs(step.tx, step.row, ended):
+    for job in next_jobs(step.tx, step.row, ended):
         _Adding(step.tx, step.row, [job]).place(job)
 
 
@@ -124,7 +119,7 @@ def _add_plain(step: QueueChanges, runs: Sequence[AlikeJobs], count: int) -> lis
              job.metadata, text)
             for n, text in enumerate(texts, len(rows) + 1)
         ]  # fmt: skip
-    step.tx.run_all(_INSERT_JOB, rows)
+    step.tx.run_all(_SQL["insert_job"], rows)
     step.write("enter", [(queue, waiting, move + n, base + number + n, move + n) for n in range(1, count + 1)])
     ids = [str(number + n) for n in range(1, count + 1)]
     step.events(EventKind.ADDED, ids, name=[job.name for job, texts in runs for _ in texts])
@@ -161,10 +156,10 @@ def refuse_overflow(row: QueueRow, added: int) -> None:
 
 def state_of(tx: Transaction, key: int) -> State | None:
     """Where a job is, or None if there is no such job."""
-    found = tx.one(_PLACE_OF, (key,))
-    if found is None:
+    place, running = tx.one(_SQL["place_of"], (key,)) or (None, 0)
+    if place is None:
         return None
-    return State.ACTIVE if found[1] else STATE_OF[found[0]]
+    return State.ACTIVE if running else STATE_OF[place]
 
 
 class _Adding:
@@ -179,13 +174,13 @@ class _Adding:
         self._step = QueueChanges(tx, row)
         self._base = first_key(row.key)
         chosen = [job.id for job in jobs if job.id is not None]
-        self._owners: dict[str, int] = dict(tx.all(_OWNERS, (json.dumps(chosen), row.key))) if chosen else {}
+        self._owners: dict[str, int] = dict(tx.all(_SQL["owners"], (json.dumps(chosen), row.key))) if chosen else {}
         self._states: dict[int, State] = {}
         self._ids: list[tuple[int, str, int]] = []
         self._jobs: list[tuple[Any, ...]] = []
         self._grouped: list[tuple[Any, ...]] = []
         self._names: list[str] = []
-        self._doors = GroupAdmission(self._step, [job.group for job in jobs if job.group is not None])
+        self._groups = GroupAdmission(self._step, [job.group for job in jobs if job.group is not None])
         self._delayed: list[tuple[str, str]] = []
 
     def add(self) -> list[Added]:
@@ -220,7 +215,7 @@ class _Adding:
         if chosen is not None:
             self._owners[chosen] = key
             self._ids.append((row.key, chosen, key))
-        order = 0 if job.group is None else self._doors.order(job)
+        order = 0 if job.group is None else self._groups.order(job)
         if job.delay or job.due is not None or job.priority or job.lifo or job.group is not None:
             place, rank, delay = self._spot(job, identity, order)
         else:
@@ -249,15 +244,15 @@ class _Adding:
         outcome = AddOutcome.ADDED
         if owner is None and (left := left_by(step.tx, step.row, str(dedup.key))):
             step.ended_keys = left
-            let_go(step)
+            release_keys(step)
             owner = owner_of(step.tx, step.row, str(dedup.key))
         if owner is not None:
             replaces = repeated(step, job, owner)
-            winner, loser = (identity, owner.id) if replaces else (owner.id, identity)
+            winner, loser = (identity, owner.owner) if replaces else (owner.owner, identity)
             step.event(EventKind.DEDUPLICATED, winner, deduplicationId=str(dedup.key), deduplicatedJobId=loser)
             step.flush()
             if not replaces:
-                self._answers.append(Added(owner.id, AddOutcome.DEDUPLICATED, owner.state))
+                self._answers.append(Added(owner.owner, AddOutcome.DEDUPLICATED, owner.state))
                 return AddOutcome.DEDUPLICATED
             outcome = AddOutcome.REPLACED
         take(step.tx, step.row, dedup, identity, key)
@@ -271,7 +266,7 @@ class _Adding:
             self._delayed.append((identity, str(due)))
             return Place.DELAYED, self._step.due_rank(due), due - now
         if job.group is not None:
-            return *self._doors.spot(job.group, job.priority, order), 0
+            return *self._groups.spot(job.group, job.priority, order), 0
         return *(row.front(0) if job.lifo and not job.priority else row.back(job.priority)), 0
 
     def _duplicate(self, chosen: str) -> None:
@@ -282,11 +277,11 @@ class _Adding:
 
     def _flush(self) -> None:
         step, tx = self._step, self._step.tx
-        tx.run_all(_INSERT_JOB, self._jobs)
-        tx.run_all(_INSERT_GROUPED, self._grouped)
-        tx.run_all(_INSERT_ID, self._ids)
+        tx.run_all(_SQL["insert_job"], self._jobs)
+        tx.run_all(_SQL["insert_grouped"], self._grouped)
+        tx.run_all(_SQL["insert_id"], self._ids)
         # What an earlier job of the same id returned is not what this one will.
-        tx.run_all(_FORGET_RESULTS, [(chosen,) for _, chosen, _ in self._ids], step.row.key)
+        tx.run_all(_SQL["forget_results"], [(chosen,) for _, chosen, _ in self._ids], step.row.key)
         added = [answer for answer in self._answers if answer.outcome in _STORED]
         step.events(EventKind.ADDED, [answer.id for answer in added], name=self._names)
         step.events(EventKind.WAITING, [answer.id for answer in added if answer.state is not State.DELAYED])

@@ -4,14 +4,14 @@ from functools import partial
 from typing import Final, TypeVar
 
 from toril.engines.shared import dump, load, place_of
-from toril.engines.sql.statements import statement
+from toril.engines.sql.statements import statements
 from toril.engines.sql.transaction import Steps, Transaction
 from toril.model import AUDIT_LENGTH, AuditEntry, Page
 
 __all__ = ["SqlAudit"]
 
 T = TypeVar("T")
-_SQL: Final = {name: statement("audit", name) for name in ("add", "trim", "page")}
+_SQL: Final = statements("audit")
 _LAST: Final = 2**63 - 1
 
 

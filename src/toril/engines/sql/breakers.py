@@ -1,9 +1,9 @@
-"""Circuit breakers: a row a key, decided upon within the transaction that reads and writes it."""
+"""Circuit breakers: one row per key, decided in the transaction that reads and writes it."""
 
 from functools import partial
 from typing import Final, TypeVar
 
-from toril.engines.sql.statements import statement
+from toril.engines.sql.statements import statements
 from toril.engines.sql.transaction import Steps, Transaction
 from toril.model import (
     MAX_DELAY,
@@ -20,7 +20,7 @@ from toril.policy import breaker
 __all__ = ["SqlCircuits", "prune_circuits"]
 
 T = TypeVar("T")
-_SQL: Final = {name: statement("circuits", name) for name in ("one", "all", "put", "delete")}
+_SQL: Final = statements("breakers")
 
 
 class SqlCircuits:
@@ -39,7 +39,7 @@ class SqlCircuits:
         self, key: str, terms: CircuitTerms, holder: str, sign: CircuitSample, *, now: int | None = None
     ) -> CircuitState | None:
         check_circuit_key(key)
-        return await self._steps.write(partial(_record, key=key, terms=terms, holder=holder, sign=sign), now)
+        return await self._steps.write(partial(_record, key=key, terms=terms, holder=holder, sample=sign), now)
 
     async def trip(self, key: str, *, pause: int | None = None, now: int | None = None) -> CircuitRow:
         check_circuit_key(key)
@@ -75,9 +75,9 @@ def _admit(tx: Transaction, key: str, terms: CircuitTerms, holder: str, lease: i
     return admission
 
 
-def _record(tx: Transaction, key: str, terms: CircuitTerms, holder: str, sign: CircuitSample) -> CircuitState | None:
+def _record(tx: Transaction, key: str, terms: CircuitTerms, holder: str, sample: CircuitSample) -> CircuitState | None:
     before = _circuit(tx, key)
-    circuit, news = breaker.record(before, terms, holder, sign, now=tx.now)
+    circuit, news = breaker.record(before, terms, holder, sample, now=tx.now)
     _put(tx, before, circuit)
     return news
 

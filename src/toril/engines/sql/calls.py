@@ -1,9 +1,9 @@
 """Calls that are sent again. The store keeps the last answer to each sender, in the same commit as its effect."""
 
 import json
-from typing import Any
+from typing import Any, Final
 
-from toril.engines.sql.statements import statement
+from toril.engines.sql.statements import statements
 from toril.engines.sql.transaction import Transaction
 from toril.errors import CallTooLate
 from toril.model import Call, ControlResult, Refused, Swept
@@ -11,26 +11,25 @@ from toril.model.states import State
 
 __all__ = ["answered", "recall_changed", "recall_swept", "remember", "remember_changed", "remember_swept"]
 
-_LAST = statement("calls", "last")
-_REMEMBER = statement("calls", "remember")
+_SQL: Final = statements("calls")
 
 
 def answered(tx: Transaction, call: Call | None) -> Any:
     """What this call was answered before, or None if it is new."""
     if call is None:
         return None
-    last = tx.one(_LAST, (call.sender,))
-    if last is None or last[0] < call.seq:
+    seq, answer = tx.one(_SQL["last"], (call.sender,)) or (-1, "")
+    if seq < call.seq:
         return None
-    if last[0] > call.seq:
-        raise CallTooLate(f"call {call.seq} of {call.sender} came too late: {last[0]} has been answered already")
-    return json.loads(last[1])
+    if seq > call.seq:
+        raise CallTooLate(f"call {call.seq} of {call.sender} came too late: {seq} has been answered already")
+    return json.loads(answer)
 
 
 def remember(tx: Transaction, call: Call | None, answer: Any) -> None:
     """Keep the answer until this sender's next call."""
     if call is not None:
-        tx.run(_REMEMBER, (call.sender, call.seq, tx.now, json.dumps(answer)))
+        tx.run(_SQL["remember"], (call.sender, call.seq, tx.now, json.dumps(answer)))
 
 
 def remember_changed(tx: Transaction, call: Call | None, changed: ControlResult) -> ControlResult:

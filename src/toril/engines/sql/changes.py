@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
-from toril.engines.sql.options import DEFAULTS, ParentLink, StoredOptions, dump_failure, load_options
-from toril.engines.sql.schema import Place, delayed_rank, due_bound, finished_rank, first_key, job_id, run_key
-from toril.engines.sql.statements import statement
+from toril.engines.sql.options import ParentLink, dump_failure, load_options
+from toril.engines.sql.schema import JobFacts, Place, delayed_rank, due_bound, finished_rank, first_key, run_key
+from toril.engines.sql.statements import statements
 from toril.engines.sql.transaction import QueueRow, Transaction
 from toril.model import (
     ATTEMPT_ERRORS,
@@ -24,7 +24,7 @@ from toril.policy.attempts import error_line
 from toril.policy.metrics import CANCELLED, Counted
 from toril.policy.retention import EVENTS, RUNS, shortened
 
-__all__ = ["JOB_COLUMNS", "ChildEnded", "JobFacts", "QueueChanges"]
+__all__ = ["ChildEnded", "QueueChanges"]
 
 
 class ChildEnded(NamedTuple):
@@ -39,59 +39,23 @@ class ChildEnded(NamedTuple):
 
 # In this order, so that a place left and entered again in one step ends as entered.
 _ORDER = (
-    "unbury_logs", "unbury_kin", "bury", "bury_logs", "bury_kin", "error", "leave", "leave_active", "delete_job",
-    "delete_id", "delete_logs", "orphan", "disown", "enter", "place", "stand", "keep", "age", "forget_age", "run",
-    "result",
+    "forget_dead_letter_logs", "forget_dead_letter_children", "dead_letter", "move_logs", "move_children", "error",
+    "leave", "leave_active", "delete_job", "delete_id", "delete_logs", "orphan", "disown", "enter", "place", "stand",
+    "keep", "age", "forget_age", "run", "result",
 )  # fmt: skip
-_SQL = {name: statement("step", name) for name in _ORDER}
-_EVENT = statement("step", "event")
-_TRIM_EVENTS = statement("step", "trim_events")
-_TRIM_RUNS = statement("step", "trim_runs")
-_MINUTE = statement("step", "minute")
-_OLDEST_KEPT = statement("step", "oldest_kept")
-_LAST_DUE = statement("step", "last_due")
+_SQL: Final = statements("changes")
 
 _NONE_ENDED = dict.fromkeys(RunStatus, 0)
 _TRIM_SLACK = 1_000  # events over the cap that are tolerated, so that trimming is rare and in bulk
 _TRIMMED_A_STEP = 1_000
 
 
-class JobFacts(NamedTuple):
-    """The facts of a job that a step needs; `chosen` is the id if a user chose it."""
-
-    key: int
-    chosen: str | None
-    name: str
-    priority: int
-    max_attempts: int
-    attempts_made: int
-    stalls: int
-    starts: int
-    fence: int
-    added_at: int
-    started_at: int | None
-    worker: str | None
-    logs: int
-    options_text: str | None
-
-    @property
-    def id(self) -> str:
-        return job_id(self.key, self.chosen)
-
-    @property
-    def options(self) -> StoredOptions:
-        return DEFAULTS if self.options_text is None else load_options(self.options_text)
-
-
-JOB_COLUMNS = len(JobFacts._fields)
-
-
 class QueueChanges:
     """Gathers what an operation decides; `flush` writes it."""
 
     __slots__ = (
-        "_ended", "_events", "_last_due", "_trims", "_writes", "counted", "ended_keys",
-        "left", "parted", "row", "told", "touched", "tx", "unstarted",
+        "_ended", "_events", "_last_due", "_trims", "_writes", "counted", "ended_children", "ended_keys",
+        "left", "removed_early", "row", "touched", "tx", "unstarted",
     )  # fmt: skip
 
     def __init__(self, tx: Transaction, row: QueueRow) -> None:
@@ -104,8 +68,8 @@ class QueueChanges:
         self._last_due: dict[int, int | None] = {}  # ranks of this step that may not be written yet
         self.ended_keys: list[tuple[int, str]] = []  # jobs that ended, and the deduplication keys they came with
         self.unstarted: list[Unstarted] = []
-        self.told: list[ChildEnded] = []  # children that ended
-        self.parted: list[int] = []  # jobs removed before their time, which may be someone's children, or have some
+        self.ended_children: list[ChildEnded] = []  # children that ended
+        self.removed_early: list[int] = []  # jobs removed before their end, which may have parents or children
         self._events: list[tuple[EventKind, list[str | None], dict[str, list[str]]]] = []
         self._trims: dict[int, list[Keep]] = {}
         self._writes: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _ORDER}
@@ -172,7 +136,7 @@ class QueueChanges:
         """The rank behind all who are due at that time."""
         if due not in self._last_due:
             bounds = (self.row.key, Place.DELAYED, due_bound(due - 1), due_bound(due))
-            self._last_due[due] = self.tx.one(_LAST_DUE, bounds)[0]
+            self._last_due[due] = self.tx.one(_SQL["last_due"], bounds)[0]
         rank = self._last_due[due] = delayed_rank(due, self._last_due[due])
         return rank
 
@@ -183,7 +147,7 @@ class QueueChanges:
         self._writes["place"].append((key, Place.DELAYED, rank))
         self.arrived()
 
-    def rest(self, key: int) -> None:
+    def wait_for_children(self, key: int) -> None:
         """Make a job wait for its children."""
         rank = self.row.moves + 1
         self.enter(key, Place.WAITING_CHILDREN, rank)
@@ -221,11 +185,11 @@ class QueueChanges:
     def discard(self, key: int, chosen: str | None, logs: int) -> None:
         """Remove a job that someone wants gone: it owns nothing any more."""
         self.delete(key, chosen, logs)
-        self.parted.append(key)
+        self.removed_early.append(key)
         self._writes["disown"].append((key,))
 
     def count(self, field: str) -> None:
-        """Count one more, for the figures."""
+        """Count one more, for the metrics."""
         self.counted[field] = self.counted.get(field, 0) + 1
 
     def completed(self, count: int) -> int:
@@ -264,12 +228,13 @@ class QueueChanges:
             self._writes["result"].append(values)
         kept = options.keep_failed.count != 0
         if options.parent is not None:
-            self.told.append(ChildEnded(job.id, options.parent, "failed", failure.reason, kept or cause in BURIED))
+            stays = kept or cause in BURIED
+            self.ended_children.append(ChildEnded(job.id, options.parent, "failed", failure.reason, stays))
         if not kept:
             if options.parked is not None and cause not in BURIED:
                 self._writes["orphan"].append((job.key,))
             if cause in BURIED:
-                self._bury(job, cause, failure, made)
+                self._dead_letter(job, cause, failure, made)
             self.delete(job.key, job.chosen, 0 if cause in BURIED else job.logs)
         else:
             self.keep(job, made, Place.FAILED, options.keep_failed, None, failure)
@@ -279,19 +244,19 @@ class QueueChanges:
         self.fail(job, cause, failure, made=made)
         self.unstarted.append(Unstarted(job.id, job.name, failure))
 
-    def _bury(self, job: JobFacts, cause: Cause, failure: Failure, made: int) -> None:
+    def _dead_letter(self, job: JobFacts, cause: Cause, failure: Failure, made: int) -> None:
         """Move a job that is about to be deleted to the dead letters, in place of an older one of its id."""
-        letter = letter_id(self.row.name, job.id)
-        self._writes["unbury_logs"].append((letter,))
-        self._writes["unbury_kin"].append((letter,))
-        self._writes["bury"].append(
-            (job.key, letter, self.row.name, job.id, cause.value, dump_failure(failure), self.tx.now, made, job.stalls,
-             job.started_at, job.worker)
+        identity = letter_id(self.row.name, job.id)
+        self._writes["forget_dead_letter_logs"].append((identity,))
+        self._writes["forget_dead_letter_children"].append((identity,))
+        self._writes["dead_letter"].append(
+            (job.key, identity, self.row.name, job.id, cause.value, dump_failure(failure), self.tx.now, made,
+             job.stalls, job.started_at, job.worker)
         )  # fmt: skip
         if job.logs:
-            self._writes["bury_logs"].append((job.key,))
+            self._writes["move_logs"].append((job.key,))
         if job.options.parked is not None:
-            self._writes["bury_kin"].append((job.key,))
+            self._writes["move_children"].append((job.key,))
 
     def keep(
         self, job: JobFacts, made: int, place: int, keep: Keep, result: str | None, failure: Failure | None
@@ -313,15 +278,15 @@ class QueueChanges:
         self.tx.commit(self)
 
     def make(self) -> None:
-        """Make the gathered writes, then trim, then the figures."""
+        """Make the gathered writes, then trim, then count."""
         self.make_writes()
         for place, keeps in self._trims.items():
             self._trim(place, keeps)
         self._trims = {}
         if any(self._ended.values()):
-            self._flush_figures()
+            self._write_minute()
 
-    def tell_events(self) -> None:
+    def write_events(self) -> None:
         """Write what happened to the queue's events."""
         for kind, jobs, details in self._events:
             self._flush_events(kind, jobs, details)
@@ -348,7 +313,7 @@ class QueueChanges:
 
     def _remove_oldest(self, place: int, up_to: int, limit: int) -> None:
         if limit > 0:
-            oldest = self.tx.all(_OLDEST_KEPT, (self.row.key, place, up_to, limit))
+            oldest = self.tx.all(_SQL["oldest_kept"], (self.row.key, place, up_to, limit))
             for key, chosen, logs, rank, finished_at, text in oldest:
                 self.leave(key, place, rank)
                 self.delete(key, chosen, logs)
@@ -360,15 +325,15 @@ class QueueChanges:
                     self._writes["forget_age"].append((self.row.key, finished_at + age + 1, key))
             self.make_writes()
 
-    def _flush_figures(self) -> None:
+    def _write_minute(self) -> None:
         row, tx = self.row, self.tx
         completed, failed = self._ended[RunStatus.COMPLETED], self._ended[RunStatus.FAILED]
         if completed or failed:
-            tx.run(_MINUTE, (row.key, tx.now // 60_000, completed, failed))
+            tx.run(_SQL["minute"], (row.key, tx.now // 60_000, completed, failed))
         for ending, count in self._ended.items():
             if count and row.total(ending) > RUNS:
                 trimmed = row.total(ending) - RUNS
-                tx.run(_TRIM_RUNS, (run_key(row.key, ending, 0), run_key(row.key, ending, trimmed)))
+                tx.run(_SQL["trim_runs"], (run_key(row.key, ending, 0), run_key(row.key, ending, trimmed)))
         tx.notify(f"={row.name}")
         self._ended = _NONE_ENDED.copy()
 
@@ -377,6 +342,6 @@ class QueueChanges:
         base, before = first_key(row.key), row.events
         row.events += len(jobs)
         detail = json.dumps(details) if details else None
-        tx.run(_EVENT, (base + row.events, tx.now, kind.value, len(jobs), json.dumps(jobs), detail))
+        tx.run(_SQL["event"], (base + row.events, tx.now, kind.value, len(jobs), json.dumps(jobs), detail))
         if before // _TRIM_SLACK != row.events // _TRIM_SLACK and row.events > EVENTS:
-            tx.run(_TRIM_EVENTS, (base, base + row.events - EVENTS))
+            tx.run(_SQL["trim_events"], (base, base + row.events - EVENTS))

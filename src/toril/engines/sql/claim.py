@@ -1,14 +1,15 @@
 """Take jobs, as many as the queue's gates let through."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Final
 
-from toril.engines.sql.changes import JOB_COLUMNS, JobFacts, QueueChanges
-from toril.engines.sql.groups import by_turns, count_starts, look_at_due, make_ready, may_start_again, next_till
+from toril.engines.sql.changes import QueueChanges
+from toril.engines.sql.groups import admit_due, by_turns, count_starts, make_ready, may_start_again, next_until
 from toril.engines.sql.options import StoredOptions, load_options, load_rate
 from toril.engines.sql.rate_limits import slot
-from toril.engines.sql.schema import Place, due_bound, due_of, job_id
-from toril.engines.sql.statements import statement
+from toril.engines.sql.schema import JobFacts, Place, ReadyJob, due_bound, due_of, job_id
+from toril.engines.sql.statements import query, statements
 from toril.model import (
     EXPIRED_KIND,
     Cause,
@@ -23,25 +24,17 @@ from toril.model import (
     per_ms,
 )
 
-__all__ = ["Taken", "claim_jobs"]
+__all__ = ["ClaimResult", "claim_jobs"]
 
-_DUE = statement("claim", "due")
-_NEXT_DUE = statement("claim", "next_due")
-_FIRST = statement("claim", "first")
-_LEAVE_UP_TO = statement("claim", "leave_up_to")
-_HOLD = statement("claim", "hold")
-_TRIM_STARTS = statement("claim", "trim_starts")
-_STARTS = statement("claim", "starts")
-_START = statement("claim", "start")
-
-_EXPIRES = 1 + JOB_COLUMNS  # what comes after the rank and the columns of `JobFacts`
+_SQL: Final = statements("claim")
+_FIRST: Final = query("claim", "first", ReadyJob)
 _PROMOTED_A_CLAIM = 200
 _EXPIRED_A_CLAIM = 200
 _PASSES = 100  # over what groups let in
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ClaimResult:
     """What a claim brought."""
 
     jobs: tuple[Claimed, ...] = ()
@@ -59,19 +52,19 @@ class _Room:
     opens_at: int | None = None
 
 
-def claim_jobs(step: QueueChanges, claim: Claim) -> Taken:
+def claim_jobs(step: QueueChanges, claim: Claim) -> ClaimResult:
     """Up to `claim.want` jobs; when there are fewer, why, and when to come back."""
     if not claim.want:
-        return Taken()
+        return ClaimResult()
     _promote(step)
     if step.row.parked:
-        look_at_due(step)
+        admit_due(step)
     room = _room(step, claim)
     jobs = _take(step, claim, room.size)
     _count_starts(step, claim, len(jobs))
     short = len(jobs) < claim.want
     shut = short and room.gate is not None and len(jobs) == room.size
-    return Taken(
+    return ClaimResult(
         jobs=tuple(jobs),
         wake_at=_wake_at(step, claim, _when_open(step, claim, room) if shut else None) if short else None,
         blocked_by=room.gate if shut else Gate.GROUPS if short and step.row.parked else None,
@@ -83,7 +76,7 @@ def _promote(step: QueueChanges) -> None:
     row, tx = step.row, step.tx
     if not row.delayed:
         return
-    due = tx.all(_DUE, (row.key, Place.DELAYED, due_bound(tx.now), _PROMOTED_A_CLAIM))
+    due = tx.all(_SQL["due"], (row.key, Place.DELAYED, due_bound(tx.now), _PROMOTED_A_CLAIM))
     for key, rank, chosen, priority in due:
         step.leave(key, Place.DELAYED, rank)
         make_ready(step, key, row.back(priority))
@@ -123,8 +116,8 @@ def _left(step: QueueChanges, rate: RateLimit) -> tuple[int, int | None]:
         if row.window_till <= tx.now:
             return rate.max, None
         return max(0, rate.max - row.window_starts), row.window_till
-    tx.run(_TRIM_STARTS, (row.key, tx.now - per_ms(rate)))
-    count, oldest = tx.one(_STARTS, (row.key,))
+    tx.run(_SQL["trim_starts"], (row.key, tx.now - per_ms(rate)))
+    count, oldest = tx.one(_SQL["starts"], (row.key,))
     return max(0, rate.max - count), None if oldest is None else oldest + per_ms(rate)
 
 
@@ -134,7 +127,7 @@ def _count_starts(step: QueueChanges, claim: Claim, count: int) -> None:
     if rate is None or not count:
         return
     if rate.window == "sliding":
-        tx.run(_START, (row.key, slot(rate, tx.now), count))
+        tx.run(_SQL["start"], (row.key, slot(rate, tx.now), count))
     elif row.window_till <= tx.now:
         row.window_till, row.window_starts = tx.now + per_ms(rate), count
     else:
@@ -168,52 +161,50 @@ def _more(step: QueueChanges, want: int) -> bool:
 
 
 def _take_from(step: QueueChanges, claim: Claim, place: int, size: int) -> list[Claimed]:
-    """The first `size` jobs of a place. Expired ones on the way are ended, not handed out, a bounded number."""
+    """The first `size` jobs of a place. Expired ones on the way are ended, not claimed, a bounded number."""
     row, tx = step.row, step.tx
     taken: list[Claimed] = []
     ended = 0
     while len(taken) < size and ended < _EXPIRED_A_CLAIM:
-        found = tx.all_at_once(_FIRST, (row.key, place, size - len(taken)))
+        found = tx.gather(_FIRST, (row.key, place, size - len(taken)))
         if not found:
             break
-        tx.run(_LEAVE_UP_TO, (row.key, place, found[-1][0]))
+        tx.run(_SQL["leave_up_to"], (row.key, place, found[-1].rank))
         row.count(place, -len(found))
-        live = [entry for entry in found if entry[_EXPIRES] is None or entry[_EXPIRES] > tx.now]
+        live = [job for job in found if job.expires_at is None or job.expires_at > tx.now]
         if len(live) < len(found):
             ended += _expire(step, found)
         if place == Place.SUSPECT:
-            live = [entry for entry in live if may_start_again(step, entry)]
-        taken += _hold(step, claim, place, live)
+            live = [job for job in live if may_start_again(step, job)]
+        taken += _grant(step, claim, place, live)
     return taken
 
 
-def _hold(step: QueueChanges, claim: Claim, place: int, entries: list[Any]) -> list[Claimed]:
-    """Give these jobs into the claimer's hands."""
+def _grant(step: QueueChanges, claim: Claim, place: int, ready: Sequence[ReadyJob]) -> list[Claimed]:
+    """Give the claimer a lease on each of these jobs."""
     queue, name, now = step.row.key, step.row.name, step.tx.now
     deadline, token, worker, stalls_allowed = now + claim.lease, claim.token, claim.worker, claim.max_stalls
     suspect = place == Place.SUSPECT
     fence = step.row.claims
-    holds, claimed, groups = [], [], []
-    for entry in entries:
-        (_, key, chosen, job, priority, attempts, made, stalls, starts, _, added_at, _, _, _, text, _, delay, metadata,
-         checkpoint, data, group) = entry  # fmt: skip
-        options = load_options(text)
+    leases, claimed, groups = [], [], []
+    for job in ready:
+        options = load_options(job.options_text)
         if options.fault is not None or options.deferred is not None:
-            _fail_early(step, JobFacts._make(entry[1:_EXPIRES]), options)
+            _fail_early(step, job.job, options)
             continue
         fence += 1
-        if group is not None:
-            groups.append(group)
-        holds.append((key, queue, deadline, token, worker, now, fence, suspect, stalls_allowed))
-        lease = Lease(name, job_id(key, chosen), token)
+        if job.group_name is not None:
+            groups.append(job.group_name)
+        leases.append((job.key, queue, deadline, token, worker, now, fence, suspect, stalls_allowed))
+        lease = Lease(name, job_id(job.key, job.chosen), token)
         claimed.append(Claimed(
-            lease, job, data, starts + 1, fence, attempts, made, stalls, added_at, delay, priority, options.timeout,
-            options.backoff, metadata, checkpoint, suspect, options.breaker, options.subject, options.parked or 0,
-            options.trace,
+            lease, job.name, job.data, job.starts + 1, fence, job.max_attempts, job.attempts_made, job.stalls,
+            job.added_at, job.delay, job.priority, options.timeout, options.backoff, job.metadata, job.checkpoint,
+            suspect, options.breaker, options.subject, options.parked or 0, options.trace,
         ))  # fmt: skip
     step.row.claims = fence
-    step.row.active += len(holds)
-    step.tx.run_all(_HOLD, holds)
+    step.row.active += len(leases)
+    step.tx.run_all(_SQL["hold"], leases)
     if groups:
         count_starts(step, groups)
     step.events(EventKind.ACTIVE, [each.lease.id for each in claimed])
@@ -226,13 +217,12 @@ def _fail_early(step: QueueChanges, job: JobFacts, options: StoredOptions) -> No
     step.never_starts(job, Cause.FAILED, Failure(reason or "", kind), made=job.attempts_made + 1)
 
 
-def _expire(step: QueueChanges, found: list[Any]) -> int:
+def _expire(step: QueueChanges, found: Sequence[ReadyJob]) -> int:
     """End those of `found` that were not started in time."""
-    expired = [entry for entry in found if entry[_EXPIRES] is not None and entry[_EXPIRES] <= step.tx.now]
-    for entry in expired:
-        job = JobFacts._make(entry[1:_EXPIRES])
-        reason = f"expired: not started {'again ' if job.starts else ''}by {entry[_EXPIRES]}"
-        step.never_starts(job, Cause.EXPIRED, Failure(reason, EXPIRED_KIND), made=job.attempts_made)
+    expired = [row for row in found if row.expires_at is not None and row.expires_at <= step.tx.now]
+    for row in expired:
+        reason = f"expired: not started {'again ' if row.starts else ''}by {row.expires_at}"
+        step.never_starts(row.job, Cause.EXPIRED, Failure(reason, EXPIRED_KIND), made=row.attempts_made)
     return len(expired)
 
 
@@ -245,7 +235,7 @@ def _wake_at(step: QueueChanges, claim: Claim, shut: _Room | None) -> int | None
         return None
     if row.waiting or row.prioritized:
         return tx.now  # a bounded number of expired jobs was ended: there is more behind them
-    found = tx.one(_NEXT_DUE, (row.key, Place.DELAYED)) if row.delayed else None
+    found = tx.one(_SQL["next_due"], (row.key, Place.DELAYED)) if row.delayed else None
     due = None if found is None else max(due_of(found[0]), tx.now)
-    till = next_till(step) if row.parked else None
-    return due if till is None else min(till, due or till)
+    until = next_until(step) if row.parked else None
+    return due if until is None else min(until, due or until)

@@ -2,14 +2,24 @@
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import Final, Literal, NamedTuple, assert_never
 
 from toril.engines.sql.calls import answered, recall_changed, recall_swept, remember, remember_changed, remember_swept
-from toril.engines.sql.changes import JOB_COLUMNS, JobFacts, QueueChanges
-from toril.engines.sql.groups import let_in_more, make_ready
+from toril.engines.sql.changes import QueueChanges
+from toril.engines.sql.groups import admit_more, make_ready
 from toril.engines.sql.options import dump_rate
-from toril.engines.sql.schema import STATE_OF, Place, finished_bound, first_key, job_id, places_of, run_key
-from toril.engines.sql.statements import statement
+from toril.engines.sql.schema import (
+    STATE_OF,
+    JobFacts,
+    Place,
+    facts_of,
+    finished_bound,
+    first_key,
+    job_id,
+    places_of,
+    run_key,
+)
+from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import QueueRow, Transaction, keys_of, settings_of
 from toril.errors import InvalidOption, WrongState
 from toril.model import (
@@ -51,15 +61,12 @@ __all__ = [
     "drain",
     "each_job",
     "obliterate",
-    "poke",
     "promote",
     "remove",
     "update",
 ]
 
-_SQL = {name: statement("control", name) for name in (
-    "jobs", "ask_to_stop", "poke", "renew", "set_data", "set_priority", "set_delay",
-)}  # fmt: skip
+_SQL: Final = statements("control")
 
 WIRE_WORD = {state: state.value.replace("_", "-") for state in State} | {State.WAITING: "wait"}  # in `removed` events
 
@@ -67,10 +74,38 @@ WIRE_WORD = {state: state.value.replace("_", "-") for state in State} | {State.W
 class FoundJob(NamedTuple):
     """A job and where it stands."""
 
-    job: JobFacts
+    key: int
+    chosen: str | None
+    name: str
+    priority: int
+    max_attempts: int
+    attempts_made: int
+    stalls: int
+    starts: int
+    fence: int
+    added_at: int
+    started_at: int | None
+    worker: str | None
+    logs: int
+    options_text: str | None
     place: int
     rank: int
-    state: State
+    running: int
+
+    @property
+    def id(self) -> str:
+        return job_id(self.key, self.chosen)
+
+    @property
+    def job(self) -> JobFacts:
+        return facts_of(self)
+
+    @property
+    def state(self) -> State:
+        return State.ACTIVE if self.running else STATE_OF[self.place]
+
+
+_JOBS: Final = query("control", "jobs", FoundJob)
 
 
 # What a control does to one job whose state allows it: its id goes to `done`, or to `asked`.
@@ -81,9 +116,9 @@ def promote(tx: Transaction, queue: str, ids: Sequence[str], call: Call | None) 
     """Make delayed jobs ready now."""
 
     def act(step: QueueChanges, found: FoundJob) -> bool:
-        step.leave(found.job.key, found.place, found.rank)
-        make_ready(step, found.job.key, step.row.back(found.job.priority))
-        step.event(EventKind.WAITING, found.job.id, prev="delayed")
+        step.leave(found.key, found.place, found.rank)
+        make_ready(step, found.key, step.row.back(found.priority))
+        step.event(EventKind.WAITING, found.id, prev="delayed")
         return True
 
     return each_job(tx, queue, ids, call, frozenset({State.DELAYED}), act)
@@ -94,12 +129,12 @@ def cancel(tx: Transaction, queue: str, ids: Sequence[str], reason: str, call: C
 
     def act(step: QueueChanges, found: FoundJob) -> bool:
         if found.state is State.ACTIVE:
-            tx.run(_SQL["ask_to_stop"], (reason, found.job.key))
-            poke(tx, found.job.worker)
+            tx.run(_SQL["ask_to_stop"], (reason, found.key))
+            call_worker(tx, found.worker)
             return False
-        step.leave(found.job.key, found.place, found.rank)
+        step.leave(found.key, found.place, found.rank)
         failure = Failure(reason, CANCELLED_KIND)
-        step.fail(found.job, Cause.CANCELLED, failure, made=found.job.attempts_made)
+        step.fail(found.job, Cause.CANCELLED, failure, made=found.attempts_made)
         return True
 
     return each_job(tx, queue, ids, call, NOT_STARTED | {State.WAITING_CHILDREN, State.ACTIVE}, act)
@@ -109,9 +144,9 @@ def remove(tx: Transaction, queue: str, ids: Sequence[str], call: Call | None) -
     """Delete what does not run."""
 
     def act(step: QueueChanges, found: FoundJob) -> bool:
-        step.leave(found.job.key, found.place, found.rank)
-        step.discard(found.job.key, found.job.chosen, found.job.logs)
-        step.event(EventKind.REMOVED, found.job.id, prev=WIRE_WORD[found.state])
+        step.leave(found.key, found.place, found.rank)
+        step.discard(found.key, found.chosen, found.logs)
+        step.event(EventKind.REMOVED, found.id, prev=WIRE_WORD[found.state])
         return True
 
     return each_job(tx, queue, ids, call, frozenset(State) - {State.ACTIVE}, act)
@@ -151,7 +186,7 @@ def _allowed(each: Update) -> frozenset[State]:
 
 
 def _update(step: QueueChanges, found: FoundJob, each: Update) -> None:
-    tx, key, row = step.tx, found.job.key, step.row
+    tx, key, row = step.tx, found.key, step.row
     match each:
         case SetData(_, data):
             tx.run(_SQL["set_data"], (data, key))
@@ -159,7 +194,7 @@ def _update(step: QueueChanges, found: FoundJob, each: Update) -> None:
             tx.run(_SQL["set_delay"], (delay, key))
             step.leave(key, found.place, found.rank)
             step.delay(key, tx.now + delay)
-            step.event(EventKind.DELAYED, found.job.id, delay=str(tx.now + delay))
+            step.event(EventKind.DELAYED, found.id, delay=str(tx.now + delay))
         case SetPriority(_, priority, lifo):
             tx.run(_SQL["set_priority"], (priority, key))
             if found.place in {Place.WAITING, Place.PRIORITIZED}:  # a suspect stays where it is claimed alone
@@ -169,10 +204,10 @@ def _update(step: QueueChanges, found: FoundJob, each: Update) -> None:
             assert_never(each)
 
 
-def poke(tx: Transaction, worker: str | None) -> None:
+def call_worker(tx: Transaction, worker: str | None) -> None:
     """Wake a worker that listens under `control(worker)`."""
     if worker is not None:
-        tx.run(_SQL["poke"], (worker, tx.now))
+        tx.run(_SQL["call"], (worker, tx.now))
         tx.notify(control(worker))
 
 
@@ -202,14 +237,7 @@ def each_job(
 
 def _find(tx: Transaction, row: QueueRow, ids: Sequence[str]) -> dict[str, FoundJob]:
     keys = keys_of(tx, row, ids)
-    found = [_found(entry) for entry in tx.all(_SQL["jobs"], (json.dumps(list(keys.values())),))]
-    return {each.job.id: each for each in found}
-
-
-def _found(entry: tuple[Any, ...]) -> FoundJob:
-    job = JobFacts._make(entry[:JOB_COLUMNS])
-    place, rank, running = entry[JOB_COLUMNS:]
-    return FoundJob(job, place, rank, State.ACTIVE if running else STATE_OF[place])
+    return {found.id: found for found in tx.rows(_JOBS, (json.dumps(list(keys.values())),))}
 
 
 def _check_size(batch: Sequence[object]) -> None:
@@ -217,10 +245,15 @@ def _check_size(batch: Sequence[object]) -> None:
         raise InvalidOption(f"one call changes at most {BATCH} jobs, not {len(batch)}")
 
 
-_SWEEP_SQL = {name: statement("control", name) for name in (
-    "of_place", "drainable", "entered_by", "added_by", "running", "forget_events", "forget_runs", "forget_minutes",
-    "forget_slices", "forget_results", "forget_starts", "forget_schedules", "forget_dedups", "forget_ageing",
-)}  # fmt: skip
+_FORGOTTEN: Final = (
+    "forget_minutes",
+    "forget_slices",
+    "forget_results",
+    "forget_starts",
+    "forget_schedules",
+    "forget_dedups",
+    "forget_ageing",
+)
 _DELETE_QUEUE = statement("queues", "delete")
 
 
@@ -237,7 +270,7 @@ def drain(tx: Transaction, queue: str, states: frozenset[State], limit: int, cal
     if row is not None:
         step = QueueChanges(tx, row)
         for place in (place for state in sorted(states) for place in places_of(state)):
-            ids += _sweep(step, place, tx.all(_SWEEP_SQL["drainable"], (row.key, row.key, place, limit - len(ids))))
+            ids += _sweep(step, place, tx.all(_SQL["drainable"], (row.key, row.key, place, limit - len(ids))))
         step.flush()
     return remember_swept(tx, call, Swept(tuple(ids), more=len(ids) == limit))
 
@@ -258,9 +291,9 @@ def clean(tx: Transaction, queue: str, state: State, grace: int, limit: int, cal
         for place in places_of(state):
             left = limit - len(ids)
             if state in FINISHED:
-                found = tx.all(_SWEEP_SQL["entered_by"], (row.key, place, finished_bound(cutoff), left))
+                found = tx.all(_SQL["entered_by"], (row.key, place, finished_bound(cutoff), left))
             else:
-                found = tx.all(_SWEEP_SQL["added_by"], (row.key, row.key, place, cutoff, left))
+                found = tx.all(_SQL["added_by"], (row.key, row.key, place, cutoff, left))
             ids += _sweep(step, place, found)
         if ids:
             step.event(EventKind.CLEANED, None, count=str(len(ids)))
@@ -284,12 +317,12 @@ def obliterate(
     row.paused = 1
     step = QueueChanges(tx, row)
     ids = []
-    for key, chosen, logs in tx.all(_SWEEP_SQL["running"], (row.key, limit)):
+    for key, chosen, logs in tx.all(_SQL["running"], (row.key, limit)):
         step.leave_active([key])
         step.discard(key, chosen, logs)
         ids.append(job_id(key, chosen))
     for place in STATE_OF:
-        ids += _sweep(step, place, tx.all(_SWEEP_SQL["of_place"], (row.key, place, limit - len(ids))))
+        ids += _sweep(step, place, tx.all(_SQL["of_place"], (row.key, place, limit - len(ids))))
     step.flush()
     if len(ids) < limit:
         _forget(tx, row)
@@ -297,21 +330,13 @@ def obliterate(
 
 
 def _forget(tx: Transaction, row: QueueRow) -> None:
-    tx.run(_SWEEP_SQL["forget_events"], (first_key(row.key), first_key(row.key + 1)))
+    tx.run(_SQL["forget_events"], (first_key(row.key), first_key(row.key + 1)))
     tx.run(
-        _SWEEP_SQL["forget_runs"],
+        _SQL["forget_runs"],
         (run_key(row.key, RunStatus.COMPLETED, 0), run_key(row.key + 1, RunStatus.COMPLETED, 0)),
     )
-    for name in (
-        "forget_minutes",
-        "forget_slices",
-        "forget_results",
-        "forget_starts",
-        "forget_schedules",
-        "forget_dedups",
-        "forget_ageing",
-    ):
-        tx.run(_SWEEP_SQL[name], (row.key,))
+    for name in _FORGOTTEN:
+        tx.run(_SQL[name], (row.key,))
     for name in ("forget_groups", "forget_ring", "forget_starts"):
         tx.run(statement("groups", name), (row.key,))
     tx.run(_DELETE_QUEUE, (row.key,))
@@ -361,12 +386,12 @@ def _set(step: QueueChanges, setting: Setting) -> None:
             row.held_till = 0 if ms is None else step.tx.now + ms
         case SetGroups(limits):
             row.groups_set = None if limits is None else limits.dump()
-            let_in_more(step)
+            admit_more(step)
         case DeclareGroups(limits) if row.groups_declared == limits.dump():
             pass  # every process says so when it starts
         case DeclareGroups(limits):
             row.groups_declared = limits.dump()
-            let_in_more(step)
+            admit_more(step)
         case _:
             assert_never(setting)
 

@@ -6,11 +6,11 @@ from functools import partial
 from typing import Final, TypeVar
 
 from toril.engines.sql.calls import answered, recall_changed, remember_changed
-from toril.engines.sql.flows import leave
+from toril.engines.sql.flows import child_discarded
 from toril.engines.sql.options import load_failure, load_options
-from toril.engines.sql.replay import found_letters, letter_of, replay
+from toril.engines.sql.replay import BELONGINGS, StoredDeadLetter, dead_letter_of, find_dead_letters, replay
 from toril.engines.sql.schema import PAGE_BYTES
-from toril.engines.sql.statements import statement
+from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import Steps, Transaction
 from toril.errors import InvalidOption, preview
 from toril.model import (
@@ -38,11 +38,11 @@ __all__ = [
     "count",
     "discard",
     "errors",
-    "keep_letters",
+    "keep_dead_letters",
     "log_key",
     "of_ids",
     "page",
-    "prune_letters",
+    "prune_dead_letters",
 ]
 
 T = TypeVar("T")
@@ -80,13 +80,14 @@ class SqlDeadLetters:
     async def keep(self, keep: Keep | None, *, now: int | None = None) -> Keep:
         if keep is not None and not isinstance(keep, Keep):
             raise InvalidOption(f"what to keep must be a Keep(…), not {preview(keep)}")
-        return await self._steps.write(partial(keep_letters, keep=keep), now)
+        return await self._steps.write(partial(keep_dead_letters, keep=keep), now)
 
 
-_SQL: Final = {name: statement("letters", name) for name in (
-    "newest", "oldest", "family", "count", "delete", "keeping", "set_keeping", "overdue", "surplus", "forget_kin",
-    "kin_of_overdue", "kin_of_surplus", "forget_log", "log_of_overdue", "log_of_surplus", "errors",
-)}  # fmt: skip
+_SQL: Final = statements("dead_letters")
+_ORDERED: Final = {
+    "newest": query("dead_letters", "newest", StoredDeadLetter),
+    "oldest": query("dead_letters", "oldest", StoredDeadLetter),
+}
 
 
 def page(tx: Transaction, order: SortOrder, cursor: str | None, limit: int) -> Page[DeadLetterRow]:
@@ -94,23 +95,23 @@ def page(tx: Transaction, order: SortOrder, cursor: str | None, limit: int) -> P
     place = place_of(order, cursor)
     items: list[DeadLetterRow] = []
     room = PAGE_BYTES
-    for row in tx.each(_SQL[order], (*place, limit + 1)):
+    for row in tx.each(_ORDERED[order], (*place, limit + 1)):
         if len(items) == limit or room < 0:
             return Page(tuple(items), cursor_of(items[-1]))
-        items.append(letter_of(row))
+        items.append(dead_letter_of(row))
         room -= len(items[-1].data)
     return Page(tuple(items))
 
 
 def of_ids(tx: Transaction, ids: Sequence[str]) -> list[DeadLetterRow | None]:
-    found = found_letters(tx, ids)
+    found = find_dead_letters(tx, ids)
     return [found.get(identity) for identity in ids]
 
 
 def log_key(tx: Transaction, identity: str) -> int | None:
-    """Under which key a letter's log lines stand."""
-    found = tx.one(_SQL["family"], (identity,))
-    return None if found is None else found[4]
+    """Under which key the log lines of a dead letter stand."""
+    found = tx.row(BELONGINGS, (identity,))
+    return None if found is None else found.log_key
 
 
 def errors(tx: Transaction, identity: str) -> tuple[AttemptFailure, ...]:
@@ -138,36 +139,35 @@ def discard(tx: Transaction, ids: Sequence[str], call: Call | None) -> ControlRe
 
 
 def _discard(tx: Transaction, identity: str) -> bool:
-    found = tx.one(_SQL["family"], (identity,))
+    found = tx.row(BELONGINGS, (identity,))
     if found is None:
         return False
     tx.run(_SQL["delete"], (identity,))
-    queue, job, options, kin, log = found
-    tx.run(_SQL["forget_kin"], (kin,))
-    tx.run(_SQL["forget_log"], (log,))
-    parent = load_options(options).parent
+    tx.run(_SQL["forget_children"], (found.children_key,))
+    tx.run(_SQL["forget_log"], (found.log_key,))
+    parent = load_options(found.options_text).parent
     if parent is not None:
-        leave(tx, queue, job, parent)
+        child_discarded(tx, found.queue, found.job, parent)
     return True
 
 
-def keep_letters(tx: Transaction, keep: Keep | None) -> Keep:
+def keep_dead_letters(tx: Transaction, keep: Keep | None) -> Keep:
     if keep is not None:
         tx.run(_SQL["set_keeping"], (json.dumps([keep.count, keep.age]),))
     found = tx.one(_SQL["keeping"])
     return KEEP_ALL if found is None else Keep(*json.loads(found[0]))
 
 
-def prune_letters(tx: Transaction, limit: int) -> int:
+def prune_dead_letters(tx: Transaction, limit: int) -> int:
     """Remove, the oldest first, what their own retention no longer keeps."""
-    keep = keep_letters(tx, None)
+    keep = keep_dead_letters(tx, None)
     removed = 0
     if (age := age_ms(keep)) is not None:
-        for belongings in ("kin_of_overdue", "log_of_overdue"):
+        for belongings in ("children_of_overdue", "log_of_overdue"):
             tx.run(_SQL[belongings], (tx.now - age, limit))
         removed += tx.run(_SQL["overdue"], (tx.now - age, limit))
     if keep.count is not None and (over := count(tx) - keep.count) > 0:
-        for belongings in ("kin_of_surplus", "log_of_surplus"):
+        for belongings in ("children_of_surplus", "log_of_surplus"):
             tx.run(_SQL[belongings], (min(over, limit),))
         removed += tx.run(_SQL["surplus"], (min(over, limit),))
     return removed

@@ -1,44 +1,67 @@
 """Keys of which one job at a time is the owner."""
 
 import json
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.options import load_options, options_of
 from toril.engines.sql.schema import STATE_OF, Place
-from toril.engines.sql.statements import statement
+from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import QueueRow, Transaction
 from toril.model import Dedup, EventKind, NewJob, ttl_ms
 from toril.model.states import State
 
-__all__ = ["Owner", "dump_kept", "kept_job", "kept_jobs", "left_by", "owner_of", "repeated", "take"]
+__all__ = ["KeyOwner", "dump_next", "left_by", "load_next", "next_jobs", "owner_of", "repeated", "take"]
 
-_SQL = {name: statement("dedup", name) for name in ("owner", "take", "extend", "keep", "next", "left", "let_go")}
-_SET_DELAY = statement("control", "set_delay")
+_SQL: Final = statements("dedup")
+_SET_DELAY: Final = statement("control", "set_delay")
 
 
-class Owner(NamedTuple):
-    """The job that owns a key, as it stands."""
+class KeyOwner(NamedTuple):
+    """The job that owns a key, as it stands. Without a place it is gone."""
 
-    id: str
+    owner: str
     key: int
-    state: State
+    till: int | None
     place: int | None
     rank: int | None
-    logs: int
+    running: int
+    logs: int | None
     chosen: str | None
 
+    @property
+    def state(self) -> State:
+        if self.place is None:
+            return State.COMPLETED
+        return State.ACTIVE if self.running else STATE_OF[self.place]
 
-def owner_of(tx: Transaction, row: QueueRow, key: str) -> Owner | None:
+
+class NextJob(NamedTuple):
+    """A job that is to be added when the owner of its key ends."""
+
+    name: str
+    data: str
+    id: str | None
+    delay: int
+    due: int | None
+    priority: int
+    lifo: bool
+    attempts: int
+    expires: int | None
+    metadata: str | None
+    options: str | None
+    group: str | None
+
+
+_OWNER: Final = query("dedup", "owner", KeyOwner)
+
+
+def owner_of(tx: Transaction, row: QueueRow, key: str) -> KeyOwner | None:
     """Who owns a key; nobody, if it is owned until a job ends that is gone, or if its time is up."""
-    found = tx.one(_SQL["owner"], (row.key, key))
-    if found is None:
+    found = tx.row(_OWNER, (row.key, key))
+    if found is None or (found.place is None if found.till is None else found.till <= tx.now):
         return None
-    identity, job, till, place, rank, running, logs, chosen = found
-    if (till is not None and till <= tx.now) or (till is None and place is None):
-        return None
-    state = State.COMPLETED if place is None else State.ACTIVE if running else STATE_OF[place]
-    return Owner(identity, job, state, place, rank, logs or 0, chosen)
+    return found
 
 
 def left_by(tx: Transaction, row: QueueRow, key: str) -> list[tuple[int, str]]:
@@ -49,11 +72,10 @@ def left_by(tx: Transaction, row: QueueRow, key: str) -> list[tuple[int, str]]:
 def take(tx: Transaction, row: QueueRow, dedup: Dedup, identity: str, key: int) -> None:
     """From now on this job owns the key."""
     ttl = ttl_ms(dedup)
-    till = None if ttl is None else tx.now + ttl
-    tx.run(_SQL["take"], (row.key, dedup.key, identity, key, till))
+    tx.run(_SQL["take"], (row.key, dedup.key, identity, key, None if ttl is None else tx.now + ttl))
 
 
-def repeated(step: QueueChanges, job: NewJob, owner: Owner) -> bool:
+def repeated(step: QueueChanges, job: NewJob, owner: KeyOwner) -> bool:
     """The owner is asked for once more: do to it what the mode says. True if the new job is to take its place."""
     dedup, tx, queue = job.dedup, step.tx, step.row.key
     assert dedup is not None  # noqa: S101 - only such jobs have owners
@@ -63,48 +85,48 @@ def repeated(step: QueueChanges, job: NewJob, owner: Owner) -> bool:
             tx.run(_SQL["extend"], (tx.now + (ttl_ms(dedup) or 0), queue, dedup.key))
         case "replace" if owner.state is State.DELAYED and owner.rank is not None:
             step.leave(owner.key, Place.DELAYED, owner.rank)
-            step.delete(owner.key, owner.chosen, owner.logs)
-            step.event(EventKind.REMOVED, owner.id, prev="delayed")
+            step.delete(owner.key, owner.chosen, owner.logs or 0)
+            step.event(EventKind.REMOVED, owner.owner, prev="delayed")
             return True
         case "reschedule" if owner.state is State.DELAYED and owner.rank is not None:
             tx.run(_SET_DELAY, (due - tx.now, owner.key))
             step.leave(owner.key, Place.DELAYED, owner.rank)
             step.delay(owner.key, due)
-            step.event(EventKind.DELAYED, owner.id, delay=str(due))
+            step.event(EventKind.DELAYED, owner.owner, delay=str(due))
         case "keep_last" if owner.state is State.ACTIVE:
-            tx.run(_SQL["keep"], (dump_kept(job), queue, dedup.key))
+            tx.run(_SQL["keep"], (dump_next(job), queue, dedup.key))
         case _:
             pass
     return False
 
 
-def kept_jobs(tx: Transaction, row: QueueRow, ended: list[tuple[int, str]]) -> list[NewJob]:
+def next_jobs(tx: Transaction, row: QueueRow, ended: list[tuple[int, str]]) -> list[NewJob]:
     """Jobs have ended that were added with these keys. Those that owned them until then let go, to the jobs that were
     kept for this moment: these are to be stored now."""
-    kept = []
+    found_jobs = []
     for key, name in ended:
         found = tx.one(_SQL["next"], (row.key, name, key))
         if found is not None:
-            tx.run(_SQL["let_go"], (row.key, name))
+            tx.run(_SQL["release"], (row.key, name))
             if found[0] is not None:
-                kept.append(kept_job(found[0]))
-    return kept
+                found_jobs.append(load_next(found[0]))
+    return found_jobs
 
 
-def dump_kept(job: NewJob) -> str:
-    return json.dumps([
+def dump_next(job: NewJob) -> str:
+    return json.dumps(NextJob(
         job.name, job.data, job.id, job.delay, job.due, job.priority, job.lifo, job.attempts, job.expires, job.metadata,
         options_of(job), job.group,
-    ])  # fmt: skip
+    ))  # fmt: skip
 
 
-def kept_job(text: str) -> NewJob:
-    name, data, chosen, delay, due, priority, lifo, attempts, expires, metadata, options, group = json.loads(text)
-    made = load_options(options)
+def load_next(text: str) -> NewJob:
+    job = NextJob._make(json.loads(text))
+    options = load_options(job.options)
     return NewJob(
-        name=name, data=data, id=chosen, delay=delay, due=due, priority=priority, lifo=lifo, attempts=attempts,
-        expires=expires, metadata=metadata, backoff=made.backoff, timeout=made.timeout,
-        keep_completed=made.keep_completed, keep_failed=made.keep_failed, keep_logs=made.keep_logs,
-        result_ttl=made.result_ttl, dedup=made.dedup, breaker=made.breaker, subject=made.subject,
-        trace=made.trace, group=group,
+        name=job.name, data=job.data, id=job.id, delay=job.delay, due=job.due, priority=job.priority, lifo=job.lifo,
+        attempts=job.attempts, expires=job.expires, metadata=job.metadata, backoff=options.backoff,
+        timeout=options.timeout, keep_completed=options.keep_completed, keep_failed=options.keep_failed,
+        keep_logs=options.keep_logs, result_ttl=options.result_ttl, dedup=options.dedup, breaker=options.breaker,
+        subject=options.subject, trace=options.trace, group=job.group,
     )  # fmt: skip

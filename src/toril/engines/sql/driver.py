@@ -1,12 +1,12 @@
 """What the driver of a database implements, so that the rest of this package need not know which one it is."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from toril.errors import TorilError
 
-__all__ = ["ConnectionHolder", "SqlConnection", "SqlCursor", "SqlDatabase"]
+__all__ = ["ConnectionHolder", "SqlConnection", "SqlCursor", "SqlDatabase", "SqlDialect"]
 
 T = TypeVar("T")
 
@@ -37,6 +37,15 @@ class SqlConnection(Protocol):
     def close(self) -> None: ...
 
 
+class SqlDialect(Protocol):
+    """How the SQL of a database differs from what `queries` says."""
+
+    def gather(
+        self, connection: SqlConnection, sql: str, columns: tuple[str, ...], parameters: Sequence[Any]
+    ) -> Iterable[Sequence[Any]]:
+        """All rows of a SELECT, handed over at once."""
+
+
 class ConnectionHolder(Protocol):
     """What has a connection open, and holds `turn` while it uses it."""
 
@@ -53,6 +62,7 @@ class SqlDatabase(Protocol):
     """One process's hold on a store: opens connections to it, and what its errors and its disk mean."""
 
     kind: str
+    dialect: SqlDialect
     faults: tuple[type[Exception], ...]  # the driver's own errors: each concerns the whole transaction
 
     @property

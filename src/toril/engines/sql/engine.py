@@ -16,8 +16,9 @@ from toril.engines.sql.exchange import exchange
 from toril.engines.sql.faults import ReadFacts, SqlRepairs
 from toril.engines.sql.flows import SqlFlows
 from toril.engines.sql.groups import SqlGroups
-from toril.engines.sql.inspector import SqlInspector, SqlMetrics
+from toril.engines.sql.inspector import SqlInspector
 from toril.engines.sql.leases import recover, renew, report
+from toril.engines.sql.metrics import SqlMetrics
 from toril.engines.sql.notifier import LocalNotifier, Waiter
 from toril.engines.sql.schedules import SqlSchedules
 from toril.engines.sql.threads import InlineWriter, ReaderThread, Runner, WriterThread
@@ -158,11 +159,11 @@ class SqlEngine(SqlInspector):
         queues = [name for name in names if not name.startswith(":")]
         workers = [name[1:] for name in names if name.startswith(":")]
         arrivals = await self._read_now(partial(inspector.arrivals, names=queues)) if queues else {}
-        pokes = await self._read_now(partial(inspector.pokes, names=workers)) if workers else {}
+        calls = await self._read_now(partial(inspector.worker_calls, names=workers)) if workers else {}
         found = {
             name for name, mark in arrivals.items() if self._exhausted.get(name) != mark and not mark.endswith(".0")
         }
-        for worker, mark in pokes.items():
+        for worker, mark in calls.items():
             if self._heard.get(worker) != mark:
                 self._heard[worker] = mark
                 found.add(f":{worker}")

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Final, NamedTuple
 
 from toril.engines.sql.calls import answered, remember
 from toril.engines.sql.changes import QueueChanges
@@ -11,13 +11,47 @@ from toril.engines.sql.claim import claim_jobs
 from toril.engines.sql.options import dump_failure, load_failure, load_options
 from toril.engines.sql.schema import job_id
 from toril.engines.sql.settle import settle
-from toril.engines.sql.statements import statement
+from toril.engines.sql.statements import query
 from toril.engines.sql.transaction import Transaction, keys_of
 from toril.model import Call, Claim, Claimed, EventKind, Exchange, Failure, Gate, Lease, Settlement, Unstarted, Verdict
 
 __all__ = ["Exchanged", "exchange"]
 
-_HELD_AGAIN = statement("claim", "held_again")
+
+class HeldAgain(NamedTuple):
+    """A job that was claimed by a call that is sent again, and is still held."""
+
+    key: int
+    chosen: str | None
+    name: str
+    data: str
+    starts: int
+    fence: int
+    max_attempts: int
+    attempts_made: int
+    stalls: int
+    added_at: int
+    delay: int
+    priority: int
+    options_text: str | None
+    metadata: str | None
+    checkpoint: str | None
+    alone: int
+
+
+class RememberedExchange(NamedTuple):
+    """What is kept of an answer."""
+
+    verdicts: list[str]
+    ids: list[str]
+    now: int
+    wake_at: int | None
+    blocked_by: str | None
+    suspects: int
+    unstarted: list[list[str]]
+
+
+_HELD_AGAIN: Final = query("claim", "held_again", HeldAgain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +66,13 @@ def exchange(tx: Transaction, queue: str, batch: Sequence[Settlement], claim: Cl
     """What `Engine.exchange` promises."""
     before = answered(tx, call)
     if before is not None:
-        return Exchanged(_recall(tx, queue, claim.token, before))
+        return Exchanged(_recall(tx, queue, claim.token, RememberedExchange._make(before)))
     answer = _exchange(tx, queue, batch, claim)
-    remember(tx, call, [
+    remember(tx, call, RememberedExchange(
         [verdict.value for verdict in answer.verdicts], [job.lease.id for job in answer.jobs], answer.now,
         answer.wake_at, answer.blocked_by, answer.suspects,
         [[each.id, each.name, dump_failure(each.failure)] for each in answer.unstarted],
-    ])  # fmt: skip
+    ))  # fmt: skip
     more = len(answer.jobs) == claim.want or (answer.jobs[:1] and answer.jobs[0].suspect)
     row = tx.queue(queue)
     return Exchanged(answer, None if more else f"{row.key}.{row.arrivals}")
@@ -59,19 +93,18 @@ def _exchange(tx: Transaction, queue: str, batch: Sequence[Settlement], claim: C
     return Exchange(verdicts, taken.jobs, tx.now, taken.wake_at, taken.blocked_by, taken.suspects, unstarted)
 
 
-def _recall(tx: Transaction, queue: str, token: str, before: Any) -> Exchange:
+def _recall(tx: Transaction, queue: str, token: str, before: RememberedExchange) -> Exchange:
     """The first answer again. Jobs that were lost since are left out: their lease is no longer this token's."""
-    verdicts, ids, now, wake_at, gate, suspects, unstarted = before
-    keys = keys_of(tx, tx.queue(queue), ids)
-    held = tx.all(_HELD_AGAIN, (json.dumps([keys[i] for i in ids if i in keys]), token, tx.now))
+    keys = keys_of(tx, tx.queue(queue), before.ids)
+    held = tx.rows(_HELD_AGAIN, (json.dumps([keys[i] for i in before.ids if i in keys]), token, tx.now))
     return Exchange(
-        tuple(Verdict(verdict) for verdict in verdicts),
-        tuple(_claimed(queue, token, entry) for entry in held),
-        now,
-        wake_at,
-        None if gate is None else Gate(gate),
-        suspects,
-        tuple(_unstarted(*each) for each in unstarted),
+        tuple(Verdict(verdict) for verdict in before.verdicts),
+        tuple(_claimed(queue, token, job) for job in held),
+        before.now,
+        before.wake_at,
+        None if before.blocked_by is None else Gate(before.blocked_by),
+        before.suspects,
+        tuple(_unstarted(*each) for each in before.unstarted),
     )
 
 
@@ -79,12 +112,11 @@ def _unstarted(identity: str, name: str, text: str) -> Unstarted:
     return Unstarted(identity, name, load_failure(text) or Failure("unknown"))
 
 
-def _claimed(queue: str, token: str, entry: tuple[Any, ...]) -> Claimed:
-    (key, chosen, name, data, starts, fence, attempts, made, stalls, added_at, delay, priority, text,
-     metadata, checkpoint, alone) = entry  # fmt: skip
-    options = load_options(text)
+def _claimed(queue: str, token: str, job: HeldAgain) -> Claimed:
+    options = load_options(job.options_text)
     return Claimed(
-        Lease(queue, job_id(key, chosen), token), name, data, starts, fence, attempts, made, stalls, added_at, delay,
-        priority, options.timeout, options.backoff, metadata, checkpoint, bool(alone), options.breaker,
-        options.subject, options.parked or 0, options.trace,
+        Lease(queue, job_id(job.key, job.chosen), token), job.name, job.data, job.starts, job.fence, job.max_attempts,
+        job.attempts_made, job.stalls, job.added_at, job.delay, job.priority, options.timeout, options.backoff,
+        job.metadata, job.checkpoint, bool(job.alone), options.breaker, options.subject, options.parked or 0,
+        options.trace,
     )  # fmt: skip

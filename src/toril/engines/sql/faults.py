@@ -3,24 +3,36 @@
 from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from toril.engines.sql.changes import QueueChanges
-from toril.engines.sql.flows import free_if_done, is_gone
+from toril.engines.sql.flows import is_gone, release_if_done
 from toril.engines.sql.leases import recover
 from toril.engines.sql.options import load_options
 from toril.engines.sql.schema import STATE_OF, Place, first_key, job_id
-from toril.engines.sql.statements import statement
+from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import COUNTERS, Op, QueueRow, Steps, Transaction
 from toril.model import Fault, FaultKind, FileFacts, Page
 from toril.policy.doctor import ScanOrder, ScanPosition, cursor_of, unknown
 
 __all__ = ["SqlRepairs"]
 
-_SQL = {name: statement("repairs", name) for name in (
-    "jobs", "line", "active", "ids", "dedups", "places", "running", "workers", "worker", "entry", "job", "held",
-    "taken", "dedup", "open", "leave", "leave_active", "enter", "stand", "free_id", "bury_worker", "close", "waits",
-)}  # fmt: skip
+
+class JobPlace(NamedTuple):
+    """Where a job's own row says that it stands."""
+
+    key: int
+    priority: int
+    place: int
+    rank: int
+
+    @property
+    def spot(self) -> tuple[int, int]:
+        return self.place, self.rank
+
+
+_SQL: Final = statements("faults")
+_JOB: Final = query("faults", "job", JobPlace)
 _PATIENCE: Final = 5_000  # ms after its deadline that a job may still be waiting to be taken back
 _STALE: Final = 420_000  # ms after which a dead worker's entry should have been pruned
 _PAGE: Final = 1_000
@@ -146,10 +158,10 @@ def _is_in_queue(tx: Transaction, row: QueueRow, fault: Fault) -> bool:
     match fault.kind:
         case FaultKind.ID:
             taken = tx.one(_SQL["taken"], (row.key, fault.subject))
-            return taken is not None and tx.one(_SQL["job"], taken) is None
+            return taken is not None and tx.row(_JOB, taken) is None
         case FaultKind.DEDUP:
             owner = tx.one(_SQL["dedup"], (row.key, fault.subject))
-            return owner is not None and ((of := tx.one(_SQL["job"], owner)) is None or of[2] > _ENDED)
+            return owner is not None and ((job := tx.row(_JOB, owner)) is None or job.place > _ENDED)
         case FaultKind.COUNT:
             return bool(getattr(row, fault.subject) != _true_counts(tx, row)[fault.subject])
         case _:
@@ -159,21 +171,25 @@ def _is_in_queue(tx: Transaction, row: QueueRow, fault: Fault) -> bool:
 def _of_a_job(tx: Transaction, row: QueueRow, fault: Fault) -> bool:
     """Whether what is said of a job is so, or of an entry in `line` for one."""
     key, *entry = _numbers_of(fault)
-    job, held = tx.one(_SQL["job"], (key,)), tx.one(_SQL["held"], (key,))
+    job, (deadline,) = tx.row(_JOB, (key,)), tx.one(_SQL["held"], (key,)) or (None,)
     stands = bool(entry) and tx.one(_SQL["entry"], (row.key, *entry, key)) is not None
     match fault.kind:
         case FaultKind.GHOST:
-            return job is None and (stands or (not entry and held is not None))
+            return job is None and (stands or (not entry and deadline is not None))
         case FaultKind.DOUBLE:
-            return job is not None and stands and (held is not None or job[2:4] != tuple(entry))
+            return job is not None and stands and (deadline is not None or job.spot != tuple(entry))
         case FaultKind.PARENT:
-            return job is not None and stands and job[2:4] == tuple(entry) and _is_stuck(tx, key)
+            return job is not None and stands and job.spot == tuple(entry) and _is_stuck(tx, key)
         case FaultKind.ORPHAN:
             own = first_key(row.key) < key < first_key(row.key + 1)  # in the line of another queue it has no place
-            lost = own and job is not None and held is None
-            return lost and (job[2] not in STATE_OF or tx.one(_SQL["entry"], (row.key, *job[2:4], key)) is None)
+            return (
+                own
+                and job is not None
+                and deadline is None
+                and (job.place not in STATE_OF or tx.one(_SQL["entry"], (row.key, *job.spot, key)) is None)
+            )
         case FaultKind.LOST:
-            return job is not None and held is not None and held[0] + _PATIENCE < tx.now
+            return job is not None and deadline is not None and deadline + _PATIENCE < tx.now
         case _:
             return False
 
@@ -245,7 +261,7 @@ def _repair_all(tx: Transaction, queue: str, faults: Sequence[Fault]) -> list[bo
         there = _is_there(tx, fault)
         found.append(there)
         if there and row is None:
-            tx.run(_SQL["bury_worker"], (fault.subject,))
+            tx.run(_SQL["delete_worker"], (fault.subject,))
         elif there and row is not None:
             _repair(tx, row, fault)
     if row is not None and any(found):
@@ -265,7 +281,7 @@ def _repair(tx: Transaction, row: QueueRow, fault: Fault) -> None:
                 tx.run(_SQL["leave_active"], (key,))
         case FaultKind.PARENT:
             tx.run(_SQL["close"], _numbers_of(fault)[:1])
-            free_if_done(tx, row.name, fault.subject)
+            release_if_done(tx, row.name, fault.subject)
         case FaultKind.ORPHAN:
             _put_back(tx, row, _numbers_of(fault)[0])
         case FaultKind.LOST:
@@ -283,10 +299,13 @@ def _repair(tx: Transaction, row: QueueRow, fault: Fault) -> None:
 def _put_back(tx: Transaction, row: QueueRow, key: int) -> None:
     """Have a job stand where its own row says; if there is no such place, with those that wait
     for children if it does, else at the end of the line."""
-    _, priority, place, rank = tx.one(_SQL["job"], (key,))
+    job = tx.row(_JOB, (key,))
+    if job is None:
+        return
+    place, rank = job.spot
     if place not in STATE_OF:
         waits = tx.one(_SQL["waits"], (key,)) is not None
-        place, rank = (Place.WAITING_CHILDREN, row.moves + 1) if waits else row.back(priority)
+        place, rank = (Place.WAITING_CHILDREN, row.moves + 1) if waits else row.back(job.priority)
         tx.run(_SQL["stand"], (place, rank, key))
     row.moves += 1
     tx.run(_SQL["enter"], (row.key, place, rank, key, row.moves))

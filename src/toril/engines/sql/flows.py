@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from toril.engines.shared import child_failed, refused
-from toril.engines.sql.add import place_nodes, refuse_overflow, rest_nodes
+from toril.engines.sql.add import place_nodes, place_parents, refuse_overflow
 from toril.engines.sql.calls import answered, remember
 from toril.engines.sql.changes import ChildEnded, QueueChanges
 from toril.engines.sql.groups import make_ready, refuse_overfull
-from toril.engines.sql.options import ParentLink, StoredOptions, load_options, options_of, with_family
+from toril.engines.sql.options import ParentLink, StoredOptions, load_options, options_of, with_flow
 from toril.engines.sql.schema import STATE_OF, Place, job_id
-from toril.engines.sql.statements import statement
+from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import QueueRow, Steps, Transaction, keys_of, refusal
 from toril.errors import InvalidOption
 from toril.model import (
@@ -47,22 +47,22 @@ __all__ = [
     "add_and_wait",
     "add_children",
     "add_flow",
+    "child_counts",
+    "child_discarded",
     "child_names",
     "children",
-    "family",
+    "children_ended",
+    "dead_parent_key",
     "forgive",
-    "free_if_done",
-    "heal",
     "is_gone",
-    "kin_of",
-    "leave",
     "member",
-    "note",
-    "part",
+    "note_end",
     "rejoin",
+    "release_if_done",
+    "release_parents",
+    "remove_from_flows",
     "reopen",
     "rollback",
-    "tell",
 ]
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class SqlFlows:
         return await self._steps.write(partial(add_children, lease=lease, nodes=nodes, call=call), now, grows=True)
 
     async def child_counts(self, job: JobRef, *, where: Kept = "queue") -> ChildCounts:
-        return await self._steps.read_now(partial(family, ref=job, where=where, few=_FEW))
+        return await self._steps.read_now(partial(child_counts, ref=job, where=where, few=_FEW))
 
     async def children(
         self, job: JobRef, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
@@ -101,12 +101,9 @@ class SqlFlows:
         return await self._steps.read_now(partial(child_names, ref=job))
 
 
-_PARENT_SQL = {name: statement("family", name) for name in (
-    "member", "of_keys", "open", "close", "reopen", "end", "has_open", "doom", "waiting", "first_open", "has_letter",
-    "forgive", "kin",
-)}  # fmt: skip
-_HEALED: Final = 100  # parents looked at in a round, and open children of each
-_LOOKED_AT: Final = 20
+_SQL: Final = statements("flows")
+_PARENTS_A_ROUND: Final = 100  # parents looked at in a round, and open children of each
+_CHILDREN_A_ROUND: Final = 20
 
 
 class ChildStatus:
@@ -133,6 +130,10 @@ class FlowMember(NamedTuple):
     running: int
 
     @property
+    def id(self) -> str:
+        return job_id(self.key, self.chosen)
+
+    @property
     def waits(self) -> bool:
         return self.place == Place.WAITING_CHILDREN and not self.running
 
@@ -149,72 +150,73 @@ class FlowMember(NamedTuple):
         return load_options(self.options_text)
 
 
+_MEMBER: Final = query("flows", "member", FlowMember)
+
+
 def member(tx: Transaction, queue: str, identity: str) -> tuple[QueueRow, FlowMember] | None:
     """A job by its queue and id, with the queue's row."""
     row = tx.find(queue)
     key = None if row is None else keys_of(tx, row, (identity,)).get(identity)
-    found = None if key is None else tx.one(_PARENT_SQL["member"], (key,))
-    if row is None or found is None or job_id(found[0], found[1]) != identity:
-        return None
-    return row, FlowMember._make(found)
+    found = None if key is None else tx.row(_MEMBER, (key,))
+    return None if row is None or found is None or found.id != identity else (row, found)
 
 
-def tell(step: QueueChanges) -> None:
+def children_ended(step: QueueChanges) -> None:
     """Children have ended: their parents know, and go on where the policy says so."""
-    told, step.told = step.told, []
+    ended, step.ended_children = step.ended_children, []
     tx, queue = step.tx, step.row.name
     parents: dict[tuple[str, str], tuple[QueueRow, FlowMember] | None] = {}
-    doomed: dict[int, str] = {}
-    hurried: set[int] = set()
-    for each in told:
+    failing: dict[int, str] = {}
+    impatient: set[int] = set()
+    for each in ended:
         place = (each.parent.queue, each.parent.id)
         parent = parents.pop(place) if place in parents else member(tx, *place)
-        parents[place] = parent  # in the order in which they were told last
+        parents[place] = parent  # in the order in which their last child ended
         if each.ending == "failed" and each.parent.policy == "wait" and each.stays:
             continue
-        key = kin_of(tx, *place) if parent is None else parent[1].key
+        key = dead_parent_key(tx, *place) if parent is None else parent[1].key
         if key is None:
             continue
         if _end(tx, key, queue, each):
             if each.ending == "failed" and each.parent.policy == "fail":
-                doomed.setdefault(key, child_failed(queue, each.id, each.text))
+                failing.setdefault(key, child_failed(queue, each.id, each.text))
             elif each.ending == "failed" and each.parent.policy == "continue":
-                hurried.add(key)
+                impatient.add(key)
     for parent in parents.values():
-        if parent is not None and parent[1].key in doomed:
-            _doom(tx, *parent, doomed[parent[1].key])
+        if parent is not None and parent[1].key in failing:
+            _fail_parent(tx, *parent, failing[parent[1].key])
         elif parent is not None:
-            _go_on(tx, *parent, hurried)
+            _go_on(tx, *parent, impatient)
 
 
-def kin_of(tx: Transaction, queue: str, identity: str) -> int | None:
+def dead_parent_key(tx: Transaction, queue: str, identity: str) -> int | None:
     """Under which key a parent that is a dead letter has its children: they go on, and it may be run again."""
-    found = tx.one(_PARENT_SQL["kin"], (letter_id(queue, identity),))
+    found = tx.one(_SQL["dead_letter_children"], (letter_id(queue, identity),))
     return None if found is None else found[0]
 
 
-def _end(tx: Transaction, parent: int, queue: str, told: ChildEnded) -> int:
+def _end(tx: Transaction, parent: int, queue: str, child: ChildEnded) -> int:
     """Write down how a child has ended, or nothing where its policy says so; whether it was waited for."""
-    if told.ending == "completed":
-        known: tuple[int, str | None] = (ChildStatus.COMPLETED, told.text)
-    elif told.ending == "failed" and told.parent.policy in {"continue", "ignore"}:
-        known = (ChildStatus.IGNORED, told.text)
-    elif told.ending == "failed" and told.parent.policy == "fail":
+    if child.ending == "completed":
+        known: tuple[int, str | None] = (ChildStatus.COMPLETED, child.text)
+    elif child.ending == "failed" and child.parent.policy in {"continue", "ignore"}:
+        known = (ChildStatus.IGNORED, child.text)
+    elif child.ending == "failed" and child.parent.policy == "fail":
         known = (ChildStatus.FAILED, None)
     else:
-        return tx.run(_PARENT_SQL["close"], (parent, queue, told.id))
-    return tx.run(_PARENT_SQL["end"], (*known, parent, queue, told.id))
+        return tx.run(_SQL["close"], (parent, queue, child.id))
+    return tx.run(_SQL["end"], (*known, parent, queue, child.id))
 
 
-def _go_on(tx: Transaction, row: QueueRow, parent: FlowMember, hurried: set[int]) -> None:
-    if parent.waits and (parent.key in hurried or tx.one(_PARENT_SQL["has_open"], (parent.key,)) is None):
-        _free(tx, row, parent, parent.delay)
+def _go_on(tx: Transaction, row: QueueRow, parent: FlowMember, impatient: set[int]) -> None:
+    if parent.waits and (parent.key in impatient or tx.one(_SQL["has_open"], (parent.key,)) is None):
+        _release(tx, row, parent, parent.delay)
 
 
-def _free(tx: Transaction, row: QueueRow, parent: FlowMember, delay: int) -> None:
+def _release(tx: Transaction, row: QueueRow, parent: FlowMember, delay: int) -> None:
     """Let a parent run: at the front, after its own delay if it has one."""
     step = QueueChanges(tx, row)
-    identity = job_id(parent.key, parent.chosen)
+    identity = parent.id
     step.leave(parent.key, parent.place, parent.rank)
     if delay:
         step.delay(parent.key, tx.now + delay)
@@ -226,93 +228,90 @@ def _free(tx: Transaction, row: QueueRow, parent: FlowMember, delay: int) -> Non
     step.flush()
 
 
-def _doom(tx: Transaction, row: QueueRow, parent: FlowMember, reason: str) -> None:
+def _fail_parent(tx: Transaction, row: QueueRow, parent: FlowMember, reason: str) -> None:
     """A parent fails for its child: by whoever claims it next, as in BullMQ, so that it fails in its own queue."""
     if parent.ended:
         return
-    tx.run(_PARENT_SQL["doom"], (reason, parent.key))
+    tx.run(_SQL["fail_parent"], (reason, parent.key))
     if parent.waits or (parent.place == Place.DELAYED and not parent.running):
-        _free(tx, row, parent, 0)
+        _release(tx, row, parent, 0)
 
 
-def free_if_done(tx: Transaction, queue: str, identity: str) -> None:
+def release_if_done(tx: Transaction, queue: str, identity: str) -> None:
     """Let a parent go on that waits for nothing any more."""
     found = member(tx, queue, identity)
     if found is not None:
         _go_on(tx, *found, set())
 
 
-def part(step: QueueChanges) -> None:
+def remove_from_flows(step: QueueChanges) -> None:
     """Jobs are about to be deleted: their parents wait for them no longer, and nothing is known of their children."""
-    parted, step.parted = step.parted, []
-    for key, chosen, text in step.tx.all(_PARENT_SQL["of_keys"], (json.dumps(parted),)):
+    removed, step.removed_early = step.removed_early, []
+    for key, chosen, text in step.tx.all(_SQL["of_keys"], (json.dumps(removed),)):
         options = load_options(text)
         if options.parent is not None:
-            step.told.append(ChildEnded(job_id(key, chosen), options.parent, "removed"))
+            step.ended_children.append(ChildEnded(job_id(key, chosen), options.parent, "removed"))
         if options.parked is not None:
             step.write("orphan", [(key,)])
 
 
-def leave(tx: Transaction, queue: str, identity: str, link: ParentLink) -> None:
+def child_discarded(tx: Transaction, queue: str, identity: str, link: ParentLink) -> None:
     """A child is gone for good that had failed and could have been run again."""
     found = member(tx, link.queue, link.id)
-    if found is not None and tx.run(_PARENT_SQL["close"], (found[1].key, queue, identity)):
+    if found is not None and tx.run(_SQL["close"], (found[1].key, queue, identity)):
         _go_on(tx, *found, set())
 
 
 def rejoin(tx: Transaction, queue: str, identity: str, link: ParentLink) -> None:
     """A child runs again: its parent waits for it once more, if it still waits, or will when it runs again itself."""
     found = member(tx, link.queue, link.id)
-    parent = kin_of(tx, link.queue, link.id) if found is None else found[1].key
+    parent = dead_parent_key(tx, link.queue, link.id) if found is None else found[1].key
     if parent is not None and (found is None or found[1].waits or found[1].failed):
         reopen(tx, parent, queue, identity)
 
 
 def reopen(tx: Transaction, parent: int, queue: str, identity: str) -> None:
-    tx.run(_PARENT_SQL["reopen"], (parent, queue, identity))
-    tx.run(_PARENT_SQL["open"], (parent, queue, identity))
+    tx.run(_SQL["reopen"], (parent, queue, identity))
+    tx.run(_SQL["open"], (parent, queue, identity))
 
 
-def note(tx: Transaction, parent: int, standing: int, child: tuple[str, str], text: str) -> None:
+def note_end(tx: Transaction, parent: int, standing: int, child: tuple[str, str], text: str) -> None:
     """How a child has ended, whatever was known of it."""
     reopen(tx, parent, *child)
-    tx.run(_PARENT_SQL["end"], (standing, text, parent, *child))
+    tx.run(_SQL["end"], (standing, text, parent, *child))
 
 
 def forgive(tx: Transaction, parent: int) -> None:
     """A parent that was to fail for its children runs once more."""
-    tx.run(_PARENT_SQL["forgive"], (parent,))
+    tx.run(_SQL["forgive"], (parent,))
 
 
-def heal(tx: Transaction, row: QueueRow) -> int:
+def release_parents(tx: Transaction, row: QueueRow) -> int:
     """Parents that wait for children of which nothing is left, as when retention took them, wait no longer. Some
     parents a round, others in the next minute; and of each the first few open children."""
     if not row.waiting_children:
         return 0
-    first = tx.now // 60_000 * _HEALED % row.waiting_children
-    healed = 0
-    for (key,) in tx.all(_PARENT_SQL["waiting"], (row.key, Place.WAITING_CHILDREN, _HEALED, first)):
-        looked_at = tx.all(_PARENT_SQL["first_open"], (key, _LOOKED_AT))
-        gone = [each for each in looked_at if is_gone(tx, *each)]
-        if len(gone) == len(looked_at):
+    first = tx.now // 60_000 * _PARENTS_A_ROUND % row.waiting_children
+    released = 0
+    for (key,) in tx.all(_SQL["waiting"], (row.key, Place.WAITING_CHILDREN, _PARENTS_A_ROUND, first)):
+        first_open = tx.all(_SQL["first_open"], (key, _CHILDREN_A_ROUND))
+        gone = [each for each in first_open if is_gone(tx, *each)]
+        if len(gone) == len(first_open):
             for queue, identity in gone:
-                healed += tx.run(_PARENT_SQL["close"], (key, queue, identity))
-            _go_on(tx, row, FlowMember._make(tx.one(_PARENT_SQL["member"], (key,))), set())
-    return healed
+                released += tx.run(_SQL["close"], (key, queue, identity))
+            parent = tx.row(_MEMBER, (key,))
+            if parent is not None:
+                _go_on(tx, row, parent, set())
+    return released
 
 
 def is_gone(tx: Transaction, queue: str, identity: str) -> bool:
     """Whether nothing is left of a child: neither the job nor its dead letter."""
     return (
-        member(tx, queue, identity) is None and tx.one(_PARENT_SQL["has_letter"], (letter_id(queue, identity),)) is None
+        member(tx, queue, identity) is None and tx.one(_SQL["has_dead_letter"], (letter_id(queue, identity),)) is None
     )
 
 
-_SQL = {name: statement("family", name) for name in (
-    "owners", "member", "open", "close", "add_child", "last_number", "names", "is_known",
-    "parked", "adopt", "build", "built", "abandoned",
-    "first_open", "count", "page", "holds", "has_open",
-)}  # fmt: skip
 _STATES = (ChildState.OPEN, ChildState.COMPLETED, ChildState.IGNORED, ChildState.FAILED)
 _HOLD = ("", "")  # the child that holds a parent back while its flow is added
 
@@ -337,10 +336,10 @@ def add_flow(
         refuse_overfull(tx, tx.queue(queue), flow.fresh_of[queue])
     _hold_back(tx, held, flow, hold_for)
     for ref in closed:
-        _let_go(tx, ref)
+        _close(tx, ref)
     for ref in dict.fromkeys([*flow.parents, *closed]):
         if ref not in held:
-            free_if_done(tx, ref.queue, ref.id)
+            release_if_done(tx, ref.queue, ref.id)
     remember(tx, call, [(answer.id, answer.outcome, answer.state) for answer in answers])
     return answers
 
@@ -389,14 +388,14 @@ def _hold_back(tx: Transaction, held: Sequence[JobRef], flow: "FlowInsert", hold
             tx.run(_SQL["build"], (found[1].key, found[0].key, tx.now + hold_for))
 
 
-def _let_go(tx: Transaction, ref: JobRef) -> None:
+def _close(tx: Transaction, ref: JobRef) -> None:
     found = member(tx, ref.queue, ref.id)
     if found is not None:
         tx.run(_SQL["close"], (found[1].key, *_HOLD))
         tx.run(_SQL["built"], (found[1].key,))
 
 
-class _Joining(NamedTuple):
+class _NewChild(NamedTuple):
     """A job that becomes a child: a new one, or one that is there already."""
 
     node: FlowNode
@@ -415,7 +414,7 @@ class FlowInsert:
         self.fresh_of: defaultdict[str, Counter[str]] = defaultdict(Counter)  # of these, how many a group
         self.parents: dict[JobRef, FlowMember | None] = {}  # None: it is one of these
         self._new: list[FlowNode] = []
-        self._joining: list[_Joining] = []  # in the order in which they are added
+        self._new_children: list[_NewChild] = []  # in the order in which they are added
         self._left_out: set[JobRef] = set()
         self._taken = _taken(tx, nodes)
         for node in nodes:
@@ -432,7 +431,7 @@ class FlowInsert:
             self._known(node, there)
         elif there is None:
             self._new.append(node)
-            self._joining.append(_Joining(node))
+            self._new_children.append(_NewChild(node))
             if node.waits:
                 self.parents[ref] = None
             else:
@@ -482,7 +481,7 @@ class FlowInsert:
             raise refused("has_children", str(node.ref), str(parent))
         if there.place == Place.FAILED and not there.running:
             raise refused("has_failed", str(node.ref), str(parent))
-        self._joining.append(_Joining(node, there))
+        self._new_children.append(_NewChild(node, there))
         self._answer(node, there)
 
     def _leave_out(self, node: FlowNode, there: FlowMember | None) -> None:
@@ -504,13 +503,13 @@ class FlowInsert:
 
     def _store(self) -> None:
         tx = self._tx
-        for queue in dict.fromkeys(joining.node.queue for joining in self._joining):
+        for queue in dict.fromkeys(child.node.queue for child in self._new_children):
             row = tx.queue(queue)
             row.flows = 1
             new = [node for node in self._new if node.queue == queue]
             for added in place_nodes(tx, row, [(node.job, _text(node)) for node in new if not node.waits]):
                 self._states[JobRef(queue, added.id)] = added.state
-            rest_nodes(tx, row, [(node.job, _text(node)) for node in new if node.waits])
+            place_parents(tx, row, [(node.job, _text(node)) for node in new if node.waits])
 
     def _link(self) -> None:
         tx = self._tx
@@ -522,7 +521,7 @@ class FlowInsert:
         numbers = {key: itertools.count(tx.one(_SQL["last_number"], (key,))[0] + 1) for key in keys.values()}
         tx.run_all(_SQL["add_child"], [
             (key, *self._standing(node, there), next(numbers[key]), node.job.name)
-            for node, there in self._joining
+            for node, there in self._new_children
             if node.parent is not None
             for key in (keys[node.parent],)
         ])  # fmt: skip
@@ -549,7 +548,9 @@ def _taken(tx: Transaction, nodes: Iterable[FlowNode]) -> dict[JobRef, FlowMembe
     for queue, ids in by_queue.items():
         row = tx.find(queue)
         for identity, key in tx.all(_SQL["owners"], (json.dumps(ids), row.key)) if row else ():
-            found[JobRef(queue, identity)] = FlowMember._make(tx.one(_SQL["member"], (key,)))
+            job = tx.row(_MEMBER, (key,))
+            assert job is not None  # noqa: S101 - ids and jobs are written and deleted together
+            found[JobRef(queue, identity)] = job
     return found
 
 
@@ -558,7 +559,7 @@ def _link(node: FlowNode) -> ParentLink | None:
 
 
 def _text(node: FlowNode) -> str | None:
-    return with_family(options_of(node.job), parent=_link(node), parked=0 if node.waits else None)
+    return with_flow(options_of(node.job), parent=_link(node), parked=0 if node.waits else None)
 
 
 def rollback(tx: Transaction, row: QueueRow, limit: int) -> int:
@@ -568,19 +569,19 @@ def rollback(tx: Transaction, row: QueueRow, limit: int) -> int:
     for (key,) in tx.all(_SQL["abandoned"], (row.key, tx.now)):
         children = tx.all(_SQL["first_open"], (key, limit))
         for queue, identity in children:
-            removed += _take_back(tx, queue, identity)
+            removed += _undo(tx, queue, identity)
         if len(children) < limit:
-            removed += _take_back(tx, row.name, _id_of(tx, key), whole=True)
+            removed += _undo(tx, row.name, _id_of(tx, key), whole=True)
             tx.run(_SQL["built"], (key,))
     return removed
 
 
 def _id_of(tx: Transaction, key: int) -> str:
-    found = tx.one(_SQL["member"], (key,))
-    return "" if found is None else job_id(found[0], found[1])
+    found = tx.row(_MEMBER, (key,))
+    return "" if found is None else found.id
 
 
-def _take_back(tx: Transaction, queue: str, identity: str, *, whole: bool = False) -> int:
+def _undo(tx: Transaction, queue: str, identity: str, *, whole: bool = False) -> int:
     """Remove what has not started. A parent among them has its turn when its own children are gone."""
     found = member(tx, queue, identity)
     if found is None or found[1].running or found[1].ended:
@@ -597,8 +598,8 @@ def _take_back(tx: Transaction, queue: str, identity: str, *, whole: bool = Fals
     return 1
 
 
-def family(tx: Transaction, ref: JobRef, where: Kept, few: int) -> ChildCounts:
-    key = _kin(tx, ref, where)
+def child_counts(tx: Transaction, ref: JobRef, where: Kept, few: int) -> ChildCounts:
+    key = _children_key(tx, ref, where)
     if key is None:
         return ChildCounts()
     counts = dict(tx.all(_SQL["count"], (key,)))
@@ -606,16 +607,16 @@ def family(tx: Transaction, ref: JobRef, where: Kept, few: int) -> ChildCounts:
     return ChildCounts(**{state.value: counts.get(n, 0) for n, state in enumerate(_STATES)}, first_open=first)
 
 
-def _kin(tx: Transaction, ref: JobRef, where: Kept) -> int | None:
+def _children_key(tx: Transaction, ref: JobRef, where: Kept) -> int | None:
     """Under which key the children of a job, or of its dead letter, are known."""
     if where == "dead_letters":
-        return kin_of(tx, ref.queue, ref.id)
+        return dead_parent_key(tx, ref.queue, ref.id)
     found = member(tx, ref.queue, ref.id)
     return None if found is None else found[1].key
 
 
 def children(tx: Transaction, ref: JobRef, where: Kept, cursor: str | None, limit: int) -> Page[Child]:
-    key = _kin(tx, ref, where)
+    key = _children_key(tx, ref, where)
     if key is None:
         return Page(())
     after: list[Any] = [-1, "", ""] if cursor is None else json.loads(cursor)

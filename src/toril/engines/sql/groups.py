@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 from toril.engines.sql.calls import answered, remember
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.rate_limits import slot
-from toril.engines.sql.schema import Place, job_id
-from toril.engines.sql.statements import statement
+from toril.engines.sql.schema import Place, ReadyJob, job_id
+from toril.engines.sql.statements import statement, statements
 from toril.engines.sql.transaction import QueueRow, Steps, Transaction, keys_of
 from toril.errors import QueueFull
 from toril.model import Call, GroupBlockers, GroupLimits, GroupRow, NewJob, Page, SetGroup, check_int, per_ms
@@ -22,26 +22,23 @@ __all__ = [
     "Group",
     "GroupAdmission",
     "SqlGroups",
+    "admit_due",
+    "admit_more",
+    "admit_waiting",
     "by_turns",
     "count_starts",
-    "let_in_more",
-    "look_at_due",
+    "group_blockers",
     "make_ready",
     "may_start_again",
     "next_order",
-    "next_till",
+    "next_until",
     "read",
-    "refill",
     "refuse_overfull",
-    "standing",
     "touched",
     "waiting",
 ]
 
-_SQL: Final = {name: statement("groups", name) for name in (
-    "state", "in_line", "first", "of_jobs", "of_job", "trim_starts", "starts", "start", "queue_up", "next_turns", "due",
-    "next_till", "leave_ring", "any_turn",
-)}  # fmt: skip
+_SQL: Final = statements("groups")
 _EXACT: Final = 100  # starts up to which a rate is counted to the millisecond
 _PASSES: Final = 100  # groups that a claim looks at beyond what it takes
 
@@ -70,7 +67,7 @@ class Group:
             return 0
         return max(0, min((self.limits.concurrency or inf) - self.seats, self.left))
 
-    def let_in(self, count: int = 1) -> None:
+    def admit(self, count: int = 1) -> None:
         self.seats += count
         self.left -= count
 
@@ -121,7 +118,7 @@ def _grouped_spot(step: "QueueChanges", key: int, spot: tuple[int, int]) -> tupl
     return (Place.PARKED_SUSPECT, order) if read(step.tx, step.row, [name])[name].paused else spot
 
 
-def refill(step: "QueueChanges", names: Iterable[str]) -> None:
+def admit_waiting(step: "QueueChanges", names: Iterable[str]) -> None:
     """Let in what may be; the writes before this are made."""
     groups = read(step.tx, step.row, names)
     sizes = {name: int(min(g.room, g.weight - g.seats)) for name, g in groups.items() if g.parked}
@@ -130,7 +127,7 @@ def refill(step: "QueueChanges", names: Iterable[str]) -> None:
         group, parked = groups[name], first.get(name)
         if parked is not None:
             group.parked = len(parked) > size
-            _let_in(step, group, parked[:size])
+            _admit(step, group, parked[:size])
         _queue_up(step, group)
 
 
@@ -142,13 +139,13 @@ def _first(step: "QueueChanges", names: Sequence[str], count: int) -> dict[str, 
     return {name: json.loads(parked) for name, parked in found}
 
 
-def _let_in(step: "QueueChanges", group: Group, parked: Iterable[Any]) -> None:
+def _admit(step: "QueueChanges", group: Group, parked: Iterable[Any]) -> None:
     for key, place, rank, priority in parked:
         step.row.count(place, -1)
         step.write("leave", [(step.row.key, place, rank, key)])
         suspect = place == Place.PARKED_SUSPECT
         step.stand_at(key, (Place.SUSPECT, step.row.moves + 1) if suspect else step.row.back(priority))
-        group.let_in()
+        group.admit()
 
 
 def _queue_up(step: "QueueChanges", group: Group) -> None:
@@ -161,12 +158,12 @@ def _queue_up(step: "QueueChanges", group: Group) -> None:
     step.arrived()
 
 
-def look_at_due(step: "QueueChanges") -> None:
+def admit_due(step: "QueueChanges") -> None:
     """Groups whose rate lets more start, a bounded number."""
     due = [name for (name,) in step.tx.all(_SQL["due"], (step.row.key, step.tx.now, _PASSES))]
     if due:
         step.tx.run_all(_SQL["leave_ring"], [(name,) for name in due], step.row.key)
-        refill(step, due)
+        admit_waiting(step, due)
         step.flush()
 
 
@@ -195,19 +192,20 @@ def _deal(step: "QueueChanges", groups: Sequence[Group], parked: "dict[str, dequ
         group = turns.popleft()
         mine = parked[group.name]
         size = int(min(group.weight if turns else want, group.room, want - given, max(0, len(mine))))
-        _let_in(step, group, [mine.popleft() for _ in range(size)])
+        _admit(step, group, [mine.popleft() for _ in range(size)])
         given += size
         if size and mine and group.room:
             turns.append(group)
     return given
 
 
-def may_start_again(step: "QueueChanges", entry: Sequence[Any]) -> bool:
+def may_start_again(step: "QueueChanges", job: ReadyJob) -> bool:
     """Whether a suspect may start as far as its group's rate goes. If not, it is parked until that allows it."""
-    _, key, *_, name = entry
+    name = job.group_name
     if name is None or read(step.tx, step.row, [name])[name].left > 0:
         return True
-    step.stand_at(key, (Place.PARKED_SUSPECT, step.tx.one(_SQL["of_job"], (key,))[1]))
+    _, order, _ = step.tx.one(_SQL["of_job"], (job.key,))
+    step.stand_at(job.key, (Place.PARKED_SUSPECT, order))
     step.touch(name)
     return False
 
@@ -223,17 +221,13 @@ def count_starts(step: "QueueChanges", names: Sequence[str]) -> None:
             step.touch(name)
 
 
-def next_till(step: "QueueChanges") -> int | None:
+def next_until(step: "QueueChanges") -> int | None:
     """When the next claim may find something of a group: now, or when a rate lets more start."""
     row, tx = step.row, step.tx
     if tx.one(_SQL["any_turn"], (row.key,)) is not None:
         return tx.now
     (till,) = tx.one(_SQL["next_till"], (row.key,))
     return None if till is None else max(int(till), tx.now)
-
-
-_IN_LINE: Final = statement("groups", "in_line")
-_OUT_OF_LINE: Final = statement("groups", "out_of_line")
 
 
 class GroupAdmission:
@@ -252,7 +246,7 @@ class GroupAdmission:
         """Where a job that is ready goes."""
         group = self._groups[name]
         if group.room and not group.parked and group.seats < group.weight:
-            group.let_in()
+            group.admit()
             return self._step.row.back(priority)
         group.parked = True
         self._step.touch(name)
@@ -267,7 +261,7 @@ def next_order(row: QueueRow, job: NewJob) -> int:
 
 def waiting(tx: Transaction, row: QueueRow, name: str) -> int:
     """How many of a group have not started."""
-    return int(tx.one(_IN_LINE, (row.key, name))[0]) + int(tx.one(_OUT_OF_LINE, (row.key, name))[0])
+    return int(tx.one(_SQL["in_line"], (row.key, name))[0]) + int(tx.one(_SQL["out_of_line"], (row.key, name))[0])
 
 
 def refuse_overfull(tx: Transaction, row: QueueRow, added: "Counter[str]") -> None:
@@ -282,12 +276,8 @@ def refuse_overfull(tx: Transaction, row: QueueRow, added: "Counter[str]") -> No
 
 
 T = TypeVar("T")
-_VIEW_SQL: Final = {name: statement("groups", name) for name in (
-    "state", "running", "let_in_line", "set", "unset", "next_name", "unfinished", "holders", "ahead", "of_job",
-    "parked_groups",
-)}  # fmt: skip
-_PLACE: Final = statement("explain", "place")
 _MOST: Final = 1_000  # in one page
+_PLACE_OF: Final = statement("inspector", "place_of")
 
 
 class SqlGroups:
@@ -321,9 +311,9 @@ def _set_group(tx: Transaction, queue: str, change: SetGroup, call: Call | None)
     limits = before.own if change.limits is None else change.limits
     paused = before.paused if change.paused is None else change.paused
     if limits == GroupLimits() and not paused:
-        tx.run(_VIEW_SQL["unset"], (row.key, change.name))
+        tx.run(_SQL["unset"], (row.key, change.name))
     else:
-        tx.run(_VIEW_SQL["set"], (row.key, change.name, limits.dump(), int(paused)))
+        tx.run(_SQL["set"], (row.key, change.name, limits.dump(), int(paused)))
     step = QueueChanges(tx, row)
     if paused:
         _put_back(step, change.name)
@@ -334,16 +324,16 @@ def _set_group(tx: Transaction, queue: str, change: SetGroup, call: Call | None)
 
 def _put_back(step: QueueChanges, name: str) -> None:
     """Those of a paused group that were let in and have not started go back to where they were."""
-    for key, place, rank in step.tx.all(_VIEW_SQL["let_in_line"], (step.row.key, name)):
-        _, order, _ = step.tx.one(_VIEW_SQL["of_job"], (key,))
+    for key, place, rank in step.tx.all(_SQL["admitted"], (step.row.key, name)):
+        _, order, _ = step.tx.one(_SQL["of_job"], (key,))
         step.leave(key, place, rank)
         step.stand_at(key, (Place.PARKED_SUSPECT if place == Place.SUSPECT else Place.PARKED, order))
 
 
-def let_in_more(step: QueueChanges) -> None:
+def admit_more(step: QueueChanges) -> None:
     """Limits have changed for all groups: each that has parked jobs is looked at."""
     names, after = [], ""
-    while found := [name for (name,) in step.tx.all(_VIEW_SQL["parked_groups"], (step.row.key, after, _MOST))]:
+    while found := [name for (name,) in step.tx.all(_SQL["parked_groups"], (step.row.key, after, _MOST))]:
         names += found
         after = found[-1]
     for name in names:
@@ -359,39 +349,39 @@ def _group(tx: Transaction, queue: str, name: str) -> GroupRow:
 def _page(tx: Transaction, queue: str, after: str, limit: int) -> Page[GroupRow]:
     row = tx.find(queue)
     found: list[GroupRow] = []
-    while row is not None and len(found) <= limit and (name := tx.one(_VIEW_SQL["next_name"], (row.key, after) * 2)[0]):
+    while row is not None and len(found) <= limit and (name := tx.one(_SQL["next_name"], (row.key, after) * 2)[0]):
         after = name
-        if tx.one(_VIEW_SQL["unfinished"], (row.key, name) * 2)[0]:
+        if tx.one(_SQL["unfinished"], (row.key, name) * 2)[0]:
             found.append(_view(tx, row, name))
     return Page(tuple(found[:limit]), found[limit - 1].name if len(found) > limit else None)
 
 
 def _own(tx: Transaction, row: QueueRow, name: str) -> GroupRow:
-    ((_, own, paused, *_),) = tx.all(_VIEW_SQL["state"], (row.key, row.key, row.key, json.dumps([name]), row.key))
+    ((_, own, paused, *_),) = tx.all(_SQL["state"], (row.key, row.key, row.key, json.dumps([name]), row.key))
     return GroupRow(name=name, own=GroupLimits.load(own), paused=bool(paused))
 
 
 def _view(tx: Transaction, row: QueueRow, name: str) -> GroupRow:
     group = read(tx, row, [name])[name]
     return GroupRow(
-        name=name, waiting=waiting(tx, row, name), running=int(tx.one(_VIEW_SQL["running"], (row.key, name))[0]),
+        name=name, waiting=waiting(tx, row, name), running=int(tx.one(_SQL["running"], (row.key, name))[0]),
         limits=group.limits, own=_own(tx, row, name).own, paused=group.paused,
         till=group.till if group.left < 1 else None,
     )  # fmt: skip
 
 
-def standing(tx: Transaction, row: QueueRow, identity: str) -> GroupBlockers | None:
+def group_blockers(tx: Transaction, row: QueueRow, identity: str) -> GroupBlockers | None:
     """What its group keeps a job from; None where it has none."""
     key = keys_of(tx, row, [identity]).get(identity)
-    found = None if key is None else tx.one(_VIEW_SQL["of_job"], (key,))
+    found = None if key is None else tx.one(_SQL["of_job"], (key,))
     if found is None:
         return None
     name, order, priority = found
     view = _view(tx, row, name)
-    parked = tx.one(_PLACE, (key,))[0] <= Place.PARKED
-    holders = tx.all(_VIEW_SQL["holders"], (row.key, name, view.limits.concurrency or 0))
+    parked = tx.one(_PLACE_OF, (key,))[0] <= Place.PARKED
+    holders = tx.all(_SQL["holders"], (row.key, name, view.limits.concurrency or 0))
     return GroupBlockers(
         name=name, let_in=not parked, holders=tuple(job_id(each, chosen) for each, chosen in holders),
-        ahead=int(tx.one(_VIEW_SQL["ahead"], (row.key, name, priority, order))[0]) if parked else 0, limits=view.limits,
+        ahead=int(tx.one(_SQL["ahead"], (row.key, name, priority, order))[0]) if parked else 0, limits=view.limits,
         paused=view.paused, till=view.till,
     )  # fmt: skip

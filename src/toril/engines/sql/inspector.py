@@ -2,34 +2,30 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from toril.engines.sql import dead_letters as letters
-from toril.engines.sql.flows import family
-from toril.engines.sql.groups import standing
+from toril.engines.sql import dead_letters
+from toril.engines.sql.flows import child_counts
+from toril.engines.sql.groups import group_blockers
 from toril.engines.sql.options import load_failure, load_options, load_rate
-from toril.engines.sql.recording import MINUTE
 from toril.engines.sql.schema import (
     PAGE_BYTES,
     STATE_OF,
     Place,
     due_of,
     first_key,
-    first_rank,
     job_id,
     places_of,
-    priority_of,
     run_key,
 )
-from toril.engines.sql.statements import statement
+from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import QueueRow, Steps, Transaction, exists, keys_of, settings_of
 from toril.errors import InvalidOption, preview
 from toril.model import (
     BATCH,
     CANCELLED_KIND,
-    REAPER,
     AttemptFailure,
     Cancelled,
     Cause,
@@ -50,19 +46,14 @@ from toril.model import (
     JobRow,
     Kept,
     Limits,
-    MetricsWindow,
-    MetricTotals,
-    MinuteCounts,
     Page,
     Pending,
     Precedence,
-    QueueSnapshot,
     QueueSummary,
     RateLimit,
     RunRow,
     RunStatus,
     Settings,
-    Snapshot,
     StackRequest,
     WorkerRow,
     check_int,
@@ -73,37 +64,86 @@ from toril.model import (
 from toril.model.names import check_queue_name
 from toril.model.states import FINISHED, State
 from toril.policy.attempts import all_errors, load_errors
-from toril.policy.metrics import ALL_NAMES, Counted, check_window, sliced, tally_of
-from toril.policy.retention import MINUTES
 
-__all__ = [
-    "SqlInspector",
-    "SqlMetrics",
-    "arrivals",
-    "declarations",
-    "ended_job",
-    "ended_run",
-    "errors",
-    "events",
-    "events_of",
-    "explain",
-    "figures",
-    "finished",
-    "jobs",
-    "logs",
-    "metrics",
-    "page",
-    "pokes",
-    "queue_view",
-    "queues",
-    "record_of",
-    "run_of",
-    "runs",
-    "worker_of",
-    "workers",
-]
+__all__ = ["SqlInspector", "StoredRun", "arrivals", "finished", "queue_view", "run_of", "worker_calls", "workers"]
 
-_EXPLAIN_SQL = {name: statement("explain", name) for name in ("place", "before", "running", "starts", "runs_alone")}
+T = TypeVar("T")
+
+
+class StoredJob(NamedTuple):
+    """All there is of a job, running or not."""
+
+    key: int
+    chosen: str | None
+    name: str
+    data: str
+    place: int
+    rank: int
+    max_attempts: int
+    attempts_made: int
+    stalls: int
+    starts: int
+    fence: int
+    priority: int
+    delay: int
+    expires_at: int | None
+    options_text: str | None
+    metadata: str | None
+    checkpoint: str | None
+    progress: str | None
+    result: str | None
+    failure: str | None
+    stall_cause: str | None
+    cancelling: str | None
+    worker: str | None
+    added_at: int
+    started_at: int | None
+    finished_at: int | None
+    group_name: str | None
+    deadline: int | None
+
+    @property
+    def id(self) -> str:
+        return job_id(self.key, self.chosen)
+
+
+class StoredRun(NamedTuple):
+    """A run record."""
+
+    key: int
+    id: str
+    name: str
+    cause: str
+    added_at: int
+    started_at: int | None
+    finished_at: int
+    attempts_made: int
+    stalls: int
+    worker: str | None
+    text: str
+    whole: int
+    subject: str | None
+    parent: str | None
+
+
+class StoredEvents(NamedTuple):
+    """The events of one step and kind."""
+
+    key: int
+    time: int
+    kind: str
+    size: int
+    jobs: str
+    details: str | None
+
+
+_SQL: Final = statements("inspector")
+_JOB: Final = query("inspector", "job", StoredJob)
+_RUNS: Final = query("inspector", "runs", StoredRun)
+_EVENTS: Final = query("inspector", "events", StoredEvents)
+_MOST = 1_000  # items in one page
+_END = 2**63 - 1
+_NUMBER = re.compile(r"-?[0-9]{1,19}\Z")
 
 
 def explain(tx: Transaction, queue: str, identity: str, limits: Limits) -> JobBlockers:
@@ -113,22 +153,22 @@ def explain(tx: Transaction, queue: str, identity: str, limits: Limits) -> JobBl
         return JobBlockers(now=tx.now)
     rate = load_rate(row.rate) or limits.rate
     key = keys_of(tx, row, [identity]).get(identity)
-    place, rank = (None, 0) if key is None else tx.one(_EXPLAIN_SQL["place"], (key,)) or (None, 0)
+    place, rank = (None, 0) if key is None else tx.one(_SQL["place_of"], (key,)) or (None, 0)
     return JobBlockers(
         now=tx.now,
         ahead=0 if place is None else _ahead(tx, row, place, rank, limits.precedence),
-        running=tuple(job_id(key, chosen) for key, chosen in tx.all(_EXPLAIN_SQL["running"], (row.key,))),
-        rate_till=None if rate is None else _till(tx, row, rate),
-        family=family(tx, JobRef(queue, identity), "queue", 10) if row.waiting_children else ChildCounts(),
-        group=standing(tx, row, identity) if row.grouped else None,
-        alone=place == Place.SUSPECT or tx.one(_EXPLAIN_SQL["runs_alone"], (key,)) is not None,
+        running=tuple(job_id(key, chosen) for key, chosen in tx.all(_SQL["first_running"], (row.key,))),
+        rate_till=None if rate is None else _rate_opens_at(tx, row, rate),
+        family=child_counts(tx, JobRef(queue, identity), "queue", 10) if row.waiting_children else ChildCounts(),
+        group=group_blockers(tx, row, identity) if row.grouped else None,
+        alone=place == Place.SUSPECT or tx.one(_SQL["runs_alone"], (key,)) is not None,
     )
 
 
 def _ahead(tx: Transaction, row: QueueRow, place: int, rank: int, precedence: Precedence) -> int:
     if place not in {Place.SUSPECT, Place.WAITING, Place.PRIORITIZED}:
         return 0
-    before = int(tx.one(_EXPLAIN_SQL["before"], (row.key, place, rank))[0])
+    before = int(tx.one(_SQL["ahead"], (row.key, place, rank))[0])
     if place == Place.PRIORITIZED and precedence is Precedence.PLAIN_FIRST:
         return before + row.waiting
     if place == Place.WAITING and precedence is Precedence.PRIORITY_FIRST:
@@ -136,53 +176,46 @@ def _ahead(tx: Transaction, row: QueueRow, place: int, rank: int, precedence: Pr
     return before
 
 
-def _till(tx: Transaction, row: QueueRow, rate: RateLimit) -> int | None:
+def _rate_opens_at(tx: Transaction, row: QueueRow, rate: RateLimit) -> int | None:
     """When a used-up rate lets more start; None if it does now."""
     if rate.window == "fixed":
         return row.window_till if row.window_till > tx.now and row.window_starts >= rate.max else None
-    count, oldest = tx.one(_EXPLAIN_SQL["starts"], (row.key, tx.now - per_ms(rate)))
+    count, oldest = tx.one(_SQL["starts_since"], (row.key, tx.now - per_ms(rate)))
     return oldest + per_ms(rate) if count >= rate.max else None
 
 
-def record_of(queue: str, row: tuple[Any, ...]) -> JobRow:
-    (key, chosen, name, data, place, rank, attempts, attempts_made, stalls, starts, fence, priority, delay, expires_at,
-     text, metadata, checkpoint, progress, result, failure, stall_cause, cancelling, worker, added_at, started_at,
-     finished_at, group, deadline) = row  # fmt: skip
-    options = load_options(text)
-    state = STATE_OF[place] if deadline is None else State.ACTIVE
+def record_of(queue: str, job: StoredJob) -> JobRow:
+    options = load_options(job.options_text)
+    state = STATE_OF[job.place] if job.deadline is None else State.ACTIVE
     return JobRow(
-        queue=queue, id=job_id(key, chosen), name=name, data=data, state=state, max_attempts=attempts,
-        attempts_made=attempts_made, stalls=stalls, starts=starts, fence=fence, priority=priority, delay=delay,
-        due=due_of(rank) if state is State.DELAYED else None, backoff=options.backoff, timeout=options.timeout,
-        expires_at=expires_at, keep_completed=options.keep_completed, keep_failed=options.keep_failed,
-        keep_logs=options.keep_logs, result_ttl=options.result_ttl, breaker=options.breaker, subject=options.subject,
-        metadata=metadata, checkpoint=checkpoint,
-        progress=progress, result=result, failure=load_failure(failure), stall_cause=stall_cause,
-        cancelling=cancelling, worker=worker, added_at=added_at, started_at=started_at, finished_at=finished_at,
-        deadline=deadline, group=group, unreadable=options.fault,
+        queue=queue, id=job.id, name=job.name, data=job.data, state=state, max_attempts=job.max_attempts,
+        attempts_made=job.attempts_made, stalls=job.stalls, starts=job.starts, fence=job.fence, priority=job.priority,
+        delay=job.delay, due=due_of(job.rank) if state is State.DELAYED else None, backoff=options.backoff,
+        timeout=options.timeout, expires_at=job.expires_at, keep_completed=options.keep_completed,
+        keep_failed=options.keep_failed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
+        breaker=options.breaker, subject=options.subject, metadata=job.metadata, checkpoint=job.checkpoint,
+        progress=job.progress, result=job.result, failure=load_failure(job.failure), stall_cause=job.stall_cause,
+        cancelling=job.cancelling, worker=job.worker, added_at=job.added_at, started_at=job.started_at,
+        finished_at=job.finished_at, deadline=job.deadline, group=job.group_name, unreadable=options.fault,
         parent=None if options.parent is None else JobRef(options.parent.queue, options.parent.id),
     )  # fmt: skip
 
 
-def run_of(ending: RunStatus, row: tuple[Any, ...]) -> RunRow:
-    (
-        _, identity, name, cause, added_at, started_at, finished_at, attempts_made, stalls, worker, text, whole,
-        subject, parent,
-    ) = row  # fmt: skip
+def run_of(ending: RunStatus, run: StoredRun) -> RunRow:
     return RunRow(
-        id=identity, name=name, ending=ending, cause=Cause(cause), added_at=added_at, started_at=started_at,
-        finished_at=finished_at, attempts_made=attempts_made, stalls=stalls, worker=worker, text=text,
-        whole=bool(whole), subject=subject, parent=JobRef(*parent.split(":", 1)) if parent else None,
-        flow=parent is not None,
+        id=run.id, name=run.name, ending=ending, cause=Cause(run.cause), added_at=run.added_at,
+        started_at=run.started_at, finished_at=run.finished_at, attempts_made=run.attempts_made, stalls=run.stalls,
+        worker=run.worker, text=run.text, whole=bool(run.whole), subject=run.subject,
+        parent=JobRef(*run.parent.split(":", 1)) if run.parent else None, flow=run.parent is not None,
     )  # fmt: skip
 
 
-def events_of(before: int, time: int, kind: str, jobs: str, details: str | None) -> list[EventRow]:
+def _events_of(before: int, row: StoredEvents) -> list[EventRow]:
     """The events of one row; `before` is the number of the event before them."""
-    columns = json.loads(details) if details else {}
+    kind, columns = EventKind(row.kind), json.loads(row.details) if row.details else {}
     return [
-        EventRow(str(before + n), time, EventKind(kind), job, {name: values[n - 1] for name, values in columns.items()})
-        for n, job in enumerate(json.loads(jobs), 1)
+        EventRow(str(before + n), row.time, kind, job, {name: values[n - 1] for name, values in columns.items()})
+        for n, job in enumerate(json.loads(row.jobs), 1)
     ]
 
 
@@ -198,18 +231,17 @@ def worker_of(row: tuple[Any, ...]) -> WorkerRow:
     )  # fmt: skip
 
 
-def ended_job(record: tuple[Any, ...], result: str | None, failure: str | None) -> Ended:
+def _ended_job(job: StoredJob) -> Ended:
     """How a job that is still in the store ended, if it has."""
-    place, deadline = record
-    if deadline is not None or place not in {Place.COMPLETED, Place.FAILED}:
+    if job.deadline is not None or job.place not in {Place.COMPLETED, Place.FAILED}:
         return Pending()
-    if place == Place.COMPLETED:
-        return Completed(result or "null")
-    why = load_failure(failure) or Failure("unknown")
+    if job.place == Place.COMPLETED:
+        return Completed(job.result or "null")
+    why = load_failure(job.failure) or Failure("unknown")
     return Cancelled(why.reason) if why.kind == CANCELLED_KIND else Failed(why)
 
 
-def ended_run(cause: str, text: str, *, whole: bool) -> Ended:
+def _ended_run(cause: str, text: str, *, whole: bool) -> Ended:
     """How a job ended, as its kept result or its run record tells."""
     match Cause(cause):
         case Cause.COMPLETED:
@@ -218,15 +250,6 @@ def ended_run(cause: str, text: str, *, whole: bool) -> Ended:
             return Cancelled(text)
         case Cause.FAILED | Cause.EXPIRED | Cause.STALLED:
             return Failed(Failure(text))
-
-
-_SQL = {name: statement("reads", name) for name in (
-    "queues", "job", "running", "forward", "backward", "logs", "errors", "events", "first_events", "workers",
-    "declared", "runs", "runs_of", "result", "minutes", "arrivals", "pokes",
-)}  # fmt: skip
-_MOST = 1_000  # items in one page
-_END = 2**63 - 1
-_NUMBER = re.compile(r"-?[0-9]{1,19}\Z")
 
 
 def queues(tx: Transaction) -> list[str]:
@@ -262,7 +285,7 @@ def jobs(tx: Transaction, name: str, ids: Sequence[str]) -> list[JobRow | None]:
 
 
 def _job(tx: Transaction, name: str, key: int) -> JobRow | None:
-    found = tx.one(_SQL["job"], (key,))
+    found = tx.row(_JOB, (key,))
     return None if found is None else record_of(name, found)
 
 
@@ -275,7 +298,7 @@ def page(tx: Transaction, name: str, state: State, cursor: str | None, limit: in
     if state is State.ACTIVE:
         keys, after = _running(tx, row, cursor, limit)
     else:
-        keys, after = _standing(tx, row, state, cursor, limit)
+        keys, after = _in_line(tx, row, state, cursor, limit)
     found, room = [], PAGE_BYTES
     for count, key in enumerate(keys, 1):
         if (job := _job(tx, name, key)) is not None:
@@ -292,7 +315,7 @@ def _running(tx: Transaction, row: QueueRow, cursor: str | None, limit: int) -> 
     return keys[:limit], str(keys[limit - 1]) if len(keys) > limit else None
 
 
-def _standing(
+def _in_line(
     tx: Transaction, row: QueueRow, state: State, cursor: str | None, limit: int
 ) -> tuple[list[int], str | None]:
     """A walk sees the jobs that were there when it began. One that moves meanwhile has a `moved` above the walk's
@@ -317,7 +340,7 @@ def _standing(
 
 def logs(tx: Transaction, name: str, identity: str, where: Kept, cursor: str | None, limit: int) -> Page[str]:
     limit = _limit(limit)
-    key = _key(tx, name, identity) if where == "queue" else letters.log_key(tx, letter_id(name, identity))
+    key = _key(tx, name, identity) if where == "queue" else dead_letters.log_key(tx, letter_id(name, identity))
     (after,) = _numbers(cursor, 1) or (0,)
     if key is None:
         return Page(())
@@ -328,7 +351,7 @@ def logs(tx: Transaction, name: str, identity: str, where: Kept, cursor: str | N
 def errors(tx: Transaction, name: str, identity: str, where: Kept) -> tuple[AttemptFailure, ...]:
     """Why each attempt failed."""
     if where == "dead_letters":
-        return letters.errors(tx, letter_id(name, identity))
+        return dead_letters.errors(tx, letter_id(name, identity))
     key = _key(tx, name, identity)
     if key is None:
         return ()
@@ -351,16 +374,16 @@ def events(tx: Transaction, name: str, after: str | None, limit: int, of: str | 
     if row is None:
         return EventPage((), str(seen or 0))
     base, end = first_key(row.key), first_key(row.key) + row.events
-    first = tx.one(_SQL["first_events"], (base, end))
-    oldest = row.events + 1 if first is None else first[0] - base - first[1] + 1
+    last_of_first, size = tx.one(_SQL["first_events"], (base, end)) or (end + 1, 1)
+    oldest = last_of_first - base - size + 1
     start = oldest - 1 if seen is None else seen
     items: list[EventRow] = []
     values = (base + min(max(start, 0), row.events), end, limit)
     sought, last = json.dumps(of), start
-    for key, time, kind, size, happened, details in tx.all(_SQL["events"], values):
-        last = key - base
-        if of is None or sought in happened:  # most rows are of other jobs, and need not be taken apart
-            found = events_of(last - size, time, kind, happened, details)
+    for each in tx.rows(_EVENTS, values):
+        last = each.key - base
+        if of is None or sought in each.jobs:  # most rows are of other jobs, and need not be taken apart
+            found = _events_of(last - each.size, each)
             items += [event for event in found if int(event.at) > start and of in {None, event.job_id}]
     if of is None and len(items) >= limit:
         del items[limit:]
@@ -385,20 +408,9 @@ def runs(tx: Transaction, name: str, ending: RunStatus, cursor: str | None, limi
         return Page(())
     base, total = run_key(row.key, ending, 0), row.total(ending)
     (before,) = _numbers(cursor, 1) or (total + 1,)
-    found = tx.all(_SQL["runs"], (base, base + min(max(before, 0), total + 1), limit + 1))
-    after = str(found[limit - 1][0] - base) if len(found) > limit else None
-    return Page(tuple(run_of(ending, entry) for entry in found[:limit]), after)
-
-
-def metrics(tx: Transaction, name: str, minutes: int) -> MinuteCounts:
-    """The last `minutes` minutes, the one under way included."""
-    check_int("minutes", minutes, 1, MINUTES)
-    this = tx.now // 60_000
-    completed, failed = [0] * minutes, [0] * minutes
-    row = tx.find(name)
-    for minute, good, bad in tx.all(_SQL["minutes"], (row.key, this - minutes, this)) if row else ():
-        completed[minute - this - 1], failed[minute - this - 1] = good, bad
-    return MinuteCounts(this - minutes + 1, tuple(completed), tuple(failed))
+    found = tx.rows(_RUNS, (base, base + min(max(before, 0), total + 1), limit + 1))
+    after = str(found[limit - 1].key - base) if len(found) > limit else None
+    return Page(tuple(run_of(ending, run) for run in found[:limit]), after)
 
 
 def finished(tx: Transaction, name: str, ids: Sequence[str]) -> list[Finished]:
@@ -407,18 +419,18 @@ def finished(tx: Transaction, name: str, ids: Sequence[str]) -> list[Finished]:
     if row is None:
         return [Finished(identity, Gone()) for identity in ids]
     keys = keys_of(tx, row, ids)
-    told = {identity: _ended(tx, row, identity, keys.get(identity)) for identity in ids}
-    runs = _last_runs(tx, row, [identity for identity, ended in told.items() if ended is None])
-    return [Finished(identity, told[identity] or runs.get(identity) or Gone()) for identity in ids]
+    ended = {identity: _ended(tx, row, identity, keys.get(identity)) for identity in ids}
+    runs = _last_runs(tx, row, [identity for identity, each in ended.items() if each is None])
+    return [Finished(identity, ended[identity] or runs.get(identity) or Gone()) for identity in ids]
 
 
 def _ended(tx: Transaction, row: QueueRow, identity: str, key: int | None) -> Ended | None:
     """How a job ended, as it tells itself or the result that was kept of it."""
-    found = None if key is None else tx.one(_SQL["job"], (key,))
-    if key is not None and found is not None and job_id(key, found[1]) == identity:
-        return ended_job((found[4], found[-1]), found[18], found[19])
+    job = None if key is None else tx.row(_JOB, (key,))
+    if job is not None and job.id == identity:
+        return _ended_job(job)
     kept = tx.one(_SQL["result"], (row.key, identity, tx.now))
-    return None if kept is None else ended_run(*kept, whole=True)
+    return None if kept is None else _ended_run(*kept, whole=True)
 
 
 def _last_runs(tx: Transaction, row: QueueRow, ids: Sequence[str]) -> dict[str, Ended]:
@@ -429,7 +441,7 @@ def _last_runs(tx: Transaction, row: QueueRow, ids: Sequence[str]) -> dict[str, 
         for identity, *run in tx.all(_SQL["runs_of"], (base, base + (1 << 40), json.dumps(ids))):
             if identity not in last or run[0] >= last[identity][0]:
                 last[identity] = tuple(run)
-    return {identity: ended_run(cause, text, whole=bool(uncut)) for identity, (_, cause, text, uncut) in last.items()}
+    return {identity: _ended_run(cause, text, whole=bool(uncut)) for identity, (_, cause, text, uncut) in last.items()}
 
 
 def arrivals(tx: Transaction, names: Sequence[str]) -> dict[str, str]:
@@ -437,9 +449,9 @@ def arrivals(tx: Transaction, names: Sequence[str]) -> dict[str, str]:
     return dict(tx.all(_SQL["arrivals"], (json.dumps(names),)))
 
 
-def pokes(tx: Transaction, names: Sequence[str]) -> dict[str, str]:
+def worker_calls(tx: Transaction, names: Sequence[str]) -> dict[str, str]:
     """A mark of the last call to each of these workers. With its time, as the count begins anew once it was pruned."""
-    return dict(tx.all(_SQL["pokes"], (json.dumps(names),)))
+    return dict(tx.all(_SQL["calls"], (json.dumps(names),)))
 
 
 def _limit(limit: int) -> int:
@@ -454,77 +466,6 @@ def _numbers(cursor: object, count: int) -> tuple[int, ...] | None:
     if not len(numbers) == len(parts) == count or not all(-_END <= number <= _END for number in numbers):
         raise InvalidOption(f"{preview(cursor)} is not a cursor that was given out")
     return numbers
-
-
-_NEXT = statement("figures", "next")
-_LEADER = statement("figures", "leader")
-_SLICE = statement("figures", "slice")
-_SLICES = statement("figures", "slices")
-_LOOKED_AT = 8  # jobs, and priorities, among which the one is looked for that has waited longest
-
-
-def figures(tx: Transaction, names: Sequence[str], window: MetricsWindow) -> Snapshot:
-    """What `Measures.figures` promises."""
-    return Snapshot(tx.now, tuple(_figures(tx, name, window) for name in names), tuple(workers(tx, None)), _leader(tx))
-
-
-def _leader(tx: Transaction) -> str | None:
-    found = tx.one(_LEADER, (REAPER, tx.now))
-    return None if found is None else str(found[0])
-
-
-def _figures(tx: Transaction, name: str, window: MetricsWindow) -> QueueSnapshot:
-    view, row = queue_view(tx, name), tx.find(name)
-    slices, total = ({}, MetricTotals()) if row is None else _counted(tx, row, window)
-    return QueueSnapshot(
-        name=name, counts=view.counts, oldest=None if row is None else _oldest(tx, row),
-        completed_total=view.completed_total, failed_total=view.failed_total,
-        minutes=metrics(tx, name, window.minutes), slices=slices, total=total,
-    )  # fmt: skip
-
-
-def _counted(tx: Transaction, row: QueueRow, window: MetricsWindow) -> tuple[dict[int, MetricTotals], MetricTotals]:
-    """What was counted in each slice of the window, and ever; with the minute under way."""
-    first = tx.now // 60_000 // window.step - window.slices
-    found: dict[int, Counted] = {
-        number: json.loads(counted) for number, counted in tx.all(_SLICES, (row.key, window.step, first))
-    }
-    before = tx.one(_SLICE, (row.key, 0, 0))
-    total: Counted = {} if before is None else json.loads(before[0])
-    latest: Counted = json.loads(row.figures) if row.figures else {MINUTE: 0}
-    number = latest.pop(MINUTE) // window.step
-    if number > first:
-        found[number] = sliced(found.get(number, {}), latest)
-    slices = {number: tally_of(counted) for number, counted in found.items()}
-    return slices, tally_of(sliced(total, latest, ALL_NAMES))
-
-
-def _oldest(tx: Transaction, row: QueueRow) -> int | None:
-    """Since when the job waits that has waited longest, as far as a few looks tell: at the next ones in the line, and
-    at the next one of each priority. Parents are passed over, whose time began with the end of their last child."""
-    since = []
-    for _, added_at, delay, starts, started_at, text in _next(tx, row):
-        options = load_options(text)
-        if options.parked is None:
-            ready = options.ready or added_at + (0 if starts else delay)
-            since.append(min(tx.now, max(ready, started_at or 0)))
-    return min(since, default=None)
-
-
-def _next(tx: Transaction, row: QueueRow) -> Iterator[tuple[int, int, int, int, int | None, str | None]]:
-    for place, count in ((Place.WAITING, row.waiting), (Place.SUSPECT, row.suspects)):
-        if count:
-            yield from tx.all(_NEXT, (row.key, place, -(2**62), _LOOKED_AT))
-    rank = 0
-    for _ in range(_LOOKED_AT if row.prioritized else 0):
-        found = tx.all(_NEXT, (row.key, Place.PRIORITIZED, rank, 1))
-        if not found:
-            return
-        yield found[0]
-        rank = first_rank(priority_of(found[0][0]) + 1)
-
-
-T = TypeVar("T")
 
 
 class SqlInspector:
@@ -584,19 +525,3 @@ class SqlInspector:
     async def explain(self, queue: str, job_id: str, limits: Limits, *, now: int | None = None) -> JobBlockers:
         queue = check_queue_name(queue)
         return await self._steps.read(partial(explain, queue=queue, identity=job_id, limits=limits), now)
-
-
-class SqlMetrics:
-    """Queues in numbers."""
-
-    def __init__(self, steps: Steps) -> None:
-        self._steps = steps
-
-    async def snapshot(self, queues: Sequence[str], window: MetricsWindow, *, now: int | None = None) -> Snapshot:
-        check_window(queues, window)
-        names = [check_queue_name(name) for name in queues]
-        return await self._steps.read(partial(figures, names=names, window=window), now)
-
-    async def minutes(self, queue: str, *, minutes: int, now: int | None = None) -> MinuteCounts:
-        queue = check_queue_name(queue)
-        return await self._steps.read(partial(metrics, name=queue, minutes=minutes), now)

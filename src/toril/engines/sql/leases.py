@@ -1,14 +1,14 @@
 """Keep leases, report under them, and take back those that ran out."""
 
 from collections.abc import Sequence
-from typing import Any, assert_never
+from typing import Final, assert_never
 
 from toril.engines.sql.calls import answered, remember
-from toril.engines.sql.changes import JOB_COLUMNS, JobFacts, QueueChanges
+from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.groups import make_ready
 from toril.engines.sql.options import load_options
-from toril.engines.sql.schema import Place
-from toril.engines.sql.statements import statement
+from toril.engines.sql.schema import JobFacts, LeasedJob, Place
+from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import Transaction, keys_of, refusal
 from toril.model import (
     CANCELLED_KIND,
@@ -31,10 +31,9 @@ from toril.policy.metrics import LOST, STALLS
 
 __all__ = ["recover", "renew", "report"]
 
-_SQL = {name: statement("leases", name) for name in (
-    "renew", "cancelling", "holds", "progress", "data", "checkpoint", "logs", "log", "count_logs", "trim_logs",
-    "overdue", "one", "next_deadline",
-)}  # fmt: skip
+_SQL: Final = statements("leases")
+_OVERDUE: Final = query("leases", "overdue", LeasedJob)
+_ONE: Final = query("leases", "one", LeasedJob)
 
 STALLED_TOO_OFTEN = "job stalled more than allowable limit"  # BullMQ's words, which its users search for
 
@@ -102,17 +101,17 @@ def recover(tx: Transaction, queue: str, dead: Sequence[Lease], cause: str | Non
     if row is None:
         return Recovered(now=tx.now)
     step = QueueChanges(tx, row)
-    found = [entry for lease in dict.fromkeys(dead) for entry in _held_by(step, lease)]
-    seen = {entry[0] for entry in found}
-    overdue = tx.all(_SQL["overdue"], (row.key, tx.now, limit))
-    for entry in overdue:
-        if entry[0] not in seen:
-            found.append(entry)
+    found = [each for lease in dict.fromkeys(dead) for each in _held_by(step, lease)]
+    seen = {each.key for each in found}
+    overdue = tx.rows(_OVERDUE, (row.key, tx.now, limit))
+    for each in overdue:
+        if each.key not in seen:
+            found.append(each)
             step.count(LOST)
     ended: dict[Cause | None, list[str]] = {None: [], Cause.STALLED: [], Cause.CANCELLED: []}
-    for entry in found:
-        job = _stalled(entry)
-        ended[_take_back(step, job, entry, cause)].append(job.id)
+    for each in found:
+        job = _stalled(each)
+        ended[_recover(step, job, each, cause)].append(job.id)
         step.count(STALLS)
         step.event(EventKind.STALLED, job.id, **({} if cause is None else {"cause": cause}))
     step.flush()
@@ -121,25 +120,23 @@ def recover(tx: Transaction, queue: str, dead: Sequence[Lease], cause: str | Non
     return Recovered(returned, failed, cancelled, next_deadline, more=len(overdue) == limit, now=tx.now)
 
 
-def _held_by(step: QueueChanges, lease: Lease) -> list[Any]:
+def _held_by(step: QueueChanges, lease: Lease) -> list[LeasedJob]:
     key = keys_of(step.tx, step.row, (lease.id,)).get(lease.id)
-    return [] if key is None else step.tx.all(_SQL["one"], (key, lease.token))
+    return [] if key is None else step.tx.rows(_ONE, (key, lease.token))
 
 
-def _stalled(entry: tuple[Any, ...]) -> JobFacts:
-    job = JobFacts._make(entry[:JOB_COLUMNS])
-    return job._replace(stalls=job.stalls + 1)
+def _stalled(row: LeasedJob) -> JobFacts:
+    return row.job._replace(stalls=row.stalls + 1)
 
 
-def _take_back(step: QueueChanges, job: JobFacts, entry: tuple[Any, ...], cause: str | None) -> Cause | None:
+def _recover(step: QueueChanges, job: JobFacts, row: LeasedJob, cause: str | None) -> Cause | None:
     """Why the job has ended, if it has. It fails only for a stall in a run of its own, where nothing else can have
     brought the worker down; or where it may not run twice at all."""
-    *_, alone, max_stalls, cancelling = entry
     step.leave_active([job.key])
-    if cancelling is not None:
-        step.fail(job, Cause.CANCELLED, Failure(cancelling, CANCELLED_KIND), made=job.attempts_made)
+    if row.cancelling is not None:
+        step.fail(job, Cause.CANCELLED, Failure(row.cancelling, CANCELLED_KIND), made=job.attempts_made)
         return Cause.CANCELLED
-    if job.stalls > max_stalls and (alone or max_stalls == 0):
+    if job.stalls > row.max_stalls and (row.alone or row.max_stalls == 0):
         reason = STALLED_TOO_OFTEN if cause is None else f"{STALLED_TOO_OFTEN}: {cause}"
         step.fail(job, Cause.STALLED, Failure(reason, "JobStalled"), made=job.attempts_made)
         return Cause.STALLED

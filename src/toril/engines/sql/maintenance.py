@@ -1,27 +1,41 @@
-"""The slow rounds: prune, beats and orders, leadership, once a fleet."""
+"""The slow rounds: prune, heartbeats and worker commands, leadership, once a fleet."""
+
+from typing import Final, NamedTuple
 
 from toril.engines.sql.breakers import prune_circuits
 from toril.engines.sql.changes import QueueChanges
-from toril.engines.sql.control import poke
-from toril.engines.sql.dead_letters import prune_letters
-from toril.engines.sql.flows import heal, rollback
+from toril.engines.sql.control import call_worker
+from toril.engines.sql.dead_letters import prune_dead_letters
+from toril.engines.sql.flows import release_parents, rollback
 from toril.engines.sql.options import load_options
 from toril.engines.sql.schema import Place
-from toril.engines.sql.statements import statement
+from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import Transaction
 from toril.model import LASTING, Heartbeat, WorkerCommand, WorkerRequest, age_ms, check_int, order_of
 from toril.policy.retention import MINUTES
 
 __all__ = ["heartbeat", "lead", "once", "prune", "resign", "signal"]
 
-_SQL = {name: statement("upkeep", name) for name in (
-    "overdue_results", "old_minutes", "old_calls", "old_pokes", "dead_workers", "old_onces", "aged", "forget_aged",
-    "old_dedups", "heartbeat", "undeclare", "declare", "stopped", "orders", "living_orders", "set_orders", "lead",
-    "resign", "once", "first",
-)}  # fmt: skip
+_SQL: Final = statements("maintenance")
 
 _OLD_GROUP_STARTS = statement("groups", "old_starts")
 _LONGEST_RATE = 31 * 86_400_000  # the window of no rate is longer
+
+
+class AgedJob(NamedTuple):
+    """A job kept for an age that has passed; without a place it is gone."""
+
+    till: int
+    key: int
+    chosen: str | None
+    logs: int
+    place: int | None
+    rank: int
+    finished_at: int
+    options_text: str | None
+
+
+_AGED: Final = query("maintenance", "aged", AgedJob)
 # A caller that has not sent its call again for this long has given up on it.
 _CALLS_KEPT = 3_600_000
 # A worker whose loop stood still for longer than its sign of life lasts still hears what it was told.
@@ -32,10 +46,10 @@ def prune(tx: Transaction, queue: str, limit: int) -> int:
     """Remove, up to `limit` of each kind, what has outlived its retention."""
     check_int("limit", limit, 1, 10_000)
     removed = tx.run(_SQL["old_calls"], (tx.now - _CALLS_KEPT, f"{LASTING}*", limit))
-    removed += tx.run(_SQL["old_pokes"], (tx.now - _CALLS_KEPT, limit))
+    removed += tx.run(_SQL["old_worker_calls"], (tx.now - _CALLS_KEPT, limit))
     removed += tx.run(_SQL["dead_workers"], (tx.now - _ORDERS_KEPT,))
     removed += tx.run(_SQL["old_onces"], (tx.now, limit))
-    removed += prune_letters(tx, limit) + prune_circuits(tx)
+    removed += prune_dead_letters(tx, limit) + prune_circuits(tx)
     row = tx.find(queue)
     if row is None:
         return removed
@@ -44,24 +58,24 @@ def prune(tx: Transaction, queue: str, limit: int) -> int:
     removed += tx.run(_OLD_GROUP_STARTS, (row.key, tx.now - _LONGEST_RATE, limit)) if row.grouped else 0
     removed += tx.run(_SQL["old_minutes"], (row.key, tx.now // 60_000 - MINUTES))
     if row.flows:
-        removed += rollback(tx, row, limit) + heal(tx, row)
+        removed += rollback(tx, row, limit) + release_parents(tx, row)
     return removed + _prune_aged(QueueChanges(tx, row), limit)
 
 
 def _prune_aged(step: QueueChanges, limit: int) -> int:
     """Jobs kept for an age that has passed, unless they have run again since."""
     row, tx = step.row, step.tx
-    aged = tx.all(_SQL["aged"], (row.key, tx.now, limit))
-    for till, key, chosen, logs, place, rank, finished_at, options in aged:
-        if place in {Place.COMPLETED, Place.FAILED}:
-            settings = load_options(options)
-            keep = settings.keep_completed if place == Place.COMPLETED else settings.keep_failed
-            if (age := age_ms(keep)) is not None and finished_at + age < tx.now:
-                step.leave(key, place, rank)
-                step.delete(key, chosen, logs)
-                if settings.parked is not None:
-                    step.write("orphan", [(key,)])
-        tx.run(_SQL["forget_aged"], (row.key, till, key))
+    aged = tx.rows(_AGED, (row.key, tx.now, limit))
+    for job in aged:
+        if job.place is not None and job.place in {Place.COMPLETED, Place.FAILED}:
+            options = load_options(job.options_text)
+            keep = options.keep_completed if job.place == Place.COMPLETED else options.keep_failed
+            if (age := age_ms(keep)) is not None and job.finished_at + age < tx.now:
+                step.leave(job.key, job.place, job.rank)
+                step.delete(job.key, job.chosen, job.logs)
+                if options.parked is not None:
+                    step.write("orphan", [(job.key,)])
+        tx.run(_SQL["forget_aged"], (row.key, job.till, job.key))
     step.flush()
     return len(aged)
 
@@ -80,8 +94,8 @@ def heartbeat(tx: Transaction, beat: Heartbeat, ttl: int) -> tuple[WorkerRequest
     left = [order for order in waiting if order not in beat.heard]
     if left != waiting:
         tx.run(_SQL["set_orders"], (" ".join(left), beat.worker))
-    told = tuple(order_of(word) for word in left)
-    return (WorkerCommand.DECLARE, *told) if forgotten else told
+    orders = tuple(order_of(word) for word in left)
+    return (WorkerCommand.DECLARE, *orders) if forgotten else orders
 
 
 def signal(tx: Transaction, worker: str, order: WorkerRequest) -> bool:
@@ -91,7 +105,7 @@ def signal(tx: Transaction, worker: str, order: WorkerRequest) -> bool:
         return False
     if order not in alive[0].split():
         tx.run(_SQL["set_orders"], (f"{alive[0]} {order}".strip(), worker))
-    poke(tx, worker)
+    call_worker(tx, worker)
     return True
 
 

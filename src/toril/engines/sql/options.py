@@ -25,13 +25,13 @@ __all__ = [
     "StoredOptions",
     "dump_failure",
     "dump_options",
-    "dump_parcel",
     "dump_rate",
+    "dump_transferred",
     "load_failure",
     "load_options",
     "load_rate",
     "options_of",
-    "with_family",
+    "with_flow",
 ]
 
 
@@ -106,26 +106,24 @@ def options_of(job: NewJob) -> str | None:
     return json.dumps(json.loads(text or "{}") | {"trace": job.trace})  # one of each job's own is not remembered
 
 
-def dump_options(letter: DeadLetterRow, ready: int) -> str | None:
+def dump_options(job: DeadLetterRow, ready: int) -> str | None:
     """The text for the options of a job that is stored again."""
-    parent = (
-        None if letter.parent is None else ParentLink(letter.parent.queue, letter.parent.id, letter.on_failure.value)
-    )
+    parent = None if job.parent is None else ParentLink(job.parent.queue, job.parent.id, job.on_failure.value)
     text = _dump(
-        letter.backoff,
-        letter.timeout,
-        letter.keep_completed,
+        job.backoff,
+        job.timeout,
+        job.keep_completed,
         REMOVE,
-        letter.keep_logs,
-        letter.result_ttl,
+        job.keep_logs,
+        job.result_ttl,
         None,
-        letter.breaker,
-        letter.subject,
+        job.breaker,
+        job.subject,
     )
-    return json.dumps(json.loads(with_family(text, parent=parent) or "{}") | {"ready": ready})
+    return json.dumps(json.loads(with_flow(text, parent=parent) or "{}") | {"ready": ready})
 
 
-def dump_parcel(job: TransferJob) -> str | None:
+def dump_transferred(job: TransferJob) -> str | None:
     """The text for the options of a job that comes from another store. What could not be read there cannot be here."""
     if job.wire is not None and not _is_object(job.wire):
         return job.wire
@@ -136,7 +134,7 @@ def dump_parcel(job: TransferJob) -> str | None:
     parent = None if job.parent is None else ParentLink(job.parent.queue, job.parent.id, job.on_failure.value)
     own = {"trace": job.trace, "deferred": job.deferred, "ready": job.ready}
     said = {name: value for name, value in own.items() if value is not None}
-    text = with_family(text, parent=parent, parked=job.parked)
+    text = with_flow(text, parent=parent, parked=job.parked)
     return json.dumps(json.loads(text or "{}") | said) if said else text
 
 
@@ -147,12 +145,12 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def with_family(text: str | None, *, parent: ParentLink | None = None, parked: int | None = None) -> str | None:
+def with_flow(text: str | None, *, parent: ParentLink | None = None, parked: int | None = None) -> str | None:
     """The text for the same options of a job that has a parent, or children."""
     if parent is None and parked is None:
         return text
-    family = {"parent": parent, "parked": parked}
-    return json.dumps(json.loads(text or "{}") | {name: value for name, value in family.items() if value is not None})
+    flow = {"parent": parent, "parked": parked}
+    return json.dumps(json.loads(text or "{}") | {name: value for name, value in flow.items() if value is not None})
 
 
 @lru_cache(maxsize=512)

@@ -4,14 +4,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import partial
-from typing import Any, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from toril.engines.sql.add import place_job
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.control import WIRE_WORD
 from toril.engines.sql.options import load_options, options_of
 from toril.engines.sql.schema import STATE_OF, Place, job_id
-from toril.engines.sql.statements import statement
+from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import QueueRow, Steps, Transaction
 from toril.model import (
     CatchUp,
@@ -28,14 +28,62 @@ from toril.model import (
 )
 from toril.model.names import check_app_name, check_queue_name
 
-__all__ = ["SqlSchedules", "drop_run", "run_job", "template_of", "timing_of", "view_of", "waiting_run"]
+__all__ = [
+    "SqlSchedules",
+    "StoredSchedule",
+    "drop_run",
+    "run_job",
+    "template_of",
+    "timing_of",
+    "view_of",
+]
 
 T = TypeVar("T")
 
-_SQL = {name: statement("schedules", name) for name in (
-    "find", "page", "overdue", "run", "owner", "put", "advance", "started", "over", "pause", "resume", "end", "remove",
-    "declared",
-)}  # fmt: skip
+
+class StoredSchedule(NamedTuple):
+    """A recurring job."""
+
+    id: str
+    slot: int
+    runs: int
+    paused: int
+    over: int
+    owner: str
+    timing: str
+    template: str
+    busy: int
+
+
+class CurrentRun(NamedTuple):
+    """The current run of a schedule."""
+
+    key: int
+    chosen: str | None
+    logs: int
+    place: int
+    rank: int
+    running: int
+
+
+class Template(NamedTuple):
+    """What a schedule keeps of the job that it adds."""
+
+    name: str
+    data: str
+    priority: int
+    attempts: int
+    expires: int | None
+    metadata: str | None
+    options: str | None
+    group: str | None
+
+
+_SQL: Final = statements("schedules")
+_FIND: Final = query("schedules", "find", StoredSchedule)
+_PAGE: Final = query("schedules", "page", StoredSchedule)
+_OVERDUE: Final = query("schedules", "overdue", StoredSchedule)
+_RUN: Final = query("schedules", "run", CurrentRun)
 _APART = {"id", "job", "owner"}  # fields with columns of their own; the rest is timing
 _TIMING = tuple(field.name for field in fields(Schedule) if field.name not in _APART)
 
@@ -93,20 +141,20 @@ def _get(tx: Transaction, queue: str, schedule: str) -> ScheduleLookup:
 
 
 def _found(tx: Transaction, row: QueueRow, schedule: str) -> ScheduleRow | None:
-    entry = tx.one(_SQL["find"], (row.key, schedule))
-    return None if entry is None else view_of(row.name, entry)
+    found = tx.row(_FIND, (row.key, schedule))
+    return None if found is None else view_of(row.name, found)
 
 
 def _page(tx: Transaction, queue: str, after: str, limit: int) -> Page[ScheduleRow]:
     row = tx.find(queue)
-    found = tx.all(_SQL["page"], (row.key, after, limit + 1)) if row else []
-    items = tuple(view_of(queue, entry) for entry in found[:limit])
+    found = tx.rows(_PAGE, (row.key, after, limit + 1)) if row else []
+    items = tuple(view_of(queue, each) for each in found[:limit])
     return Page(items, items[-1].schedule.id if len(found) > limit else None)
 
 
 def _overdue(tx: Transaction, queue: str, limit: int) -> list[ScheduleRow]:
     row = tx.find(queue)
-    return [view_of(queue, entry) for entry in tx.all(_SQL["overdue"], (row.key, tx.now, limit))] if row else []
+    return [view_of(queue, each) for each in tx.rows(_OVERDUE, (row.key, tx.now, limit))] if row else []
 
 
 def _put(tx: Transaction, queue: str, schedule: Schedule, slot: int, expects: int | None) -> Moved:
@@ -184,26 +232,25 @@ def _sync(tx: Transaction, queue: str, owner: str, keep: frozenset[str]) -> list
     return [schedule for schedule in found if schedule not in keep and _remove(tx, queue, schedule)]
 
 
-def _is_taken(tx: Transaction, row: QueueRow, identity: str, but: tuple[Any, ...] | None = None) -> bool:
+def _is_taken(tx: Transaction, row: QueueRow, identity: str, but: CurrentRun | None = None) -> bool:
     """Whether there is a job of this id, other than the run that would make way for it."""
-    owner = tx.one(_SQL["owner"], (row.key, identity))
-    return owner is not None and (but is None or owner[0] != but[0])
+    (key,) = tx.one(_SQL["owner"], (row.key, identity)) or (None,)
+    return key is not None and (but is None or key != but.key)
 
 
-def waiting_run(tx: Transaction, row: QueueRow, schedule: str) -> tuple[Any, ...] | None:
-    """The current run, unless it has started: key, id, logs, place, rank."""
-    found = tx.one(_SQL["run"], (row.key, schedule))
-    return None if found is None or found[5] or found[3] > Place.DELAYED else found[:5]
+def waiting_run(tx: Transaction, row: QueueRow, schedule: str) -> CurrentRun | None:
+    """The current run, unless it has started."""
+    run = tx.row(_RUN, (row.key, schedule))
+    return None if run is None or run.running or run.place > Place.DELAYED else run
 
 
 def drop_run(step: QueueChanges, schedule: str) -> None:
     """Remove the current run, unless it has started."""
-    found = waiting_run(step.tx, step.row, schedule)
-    if found is not None:
-        key, chosen, logs, place, rank = found
-        step.leave(key, place, rank)
-        step.discard(key, chosen, logs)
-        step.event(EventKind.REMOVED, job_id(key, chosen), prev=WIRE_WORD[STATE_OF[place]])
+    run = waiting_run(step.tx, step.row, schedule)
+    if run is not None:
+        step.leave(run.key, run.place, run.rank)
+        step.discard(run.key, run.chosen, run.logs)
+        step.event(EventKind.REMOVED, job_id(run.key, run.chosen), prev=WIRE_WORD[STATE_OF[run.place]])
         step.flush()
 
 
@@ -223,27 +270,31 @@ def timing_of(schedule: Schedule) -> str:
 
 def template_of(schedule: Schedule) -> str:
     job = schedule.job
-    return json.dumps([
+    return json.dumps(Template(
         job.name, job.data, job.priority, job.attempts, job.expires, job.metadata, options_of(job), job.group,
-    ])  # fmt: skip
+    ))  # fmt: skip
 
 
-def view_of(queue: str, entry: Sequence[Any]) -> ScheduleRow:
-    schedule, slot, count, paused, over, owner, timing, template, busy = entry
-    given = dict(zip(_TIMING, json.loads(timing), strict=True))
+def view_of(queue: str, row: StoredSchedule) -> ScheduleRow:
+    given = dict(zip(_TIMING, json.loads(row.timing), strict=True))
     given["overlap"], given["catch_up"] = Overlap(given["overlap"]), CatchUp(given["catch_up"])
-    made = Schedule(id=schedule, job=_job(json.loads(template)), owner=owner or None, **given)
+    job = _job(Template._make(json.loads(row.template)))
     return ScheduleRow(
-        queue=queue, schedule=made, slot=slot, count=count, paused=bool(paused), busy=bool(busy), over=bool(over)
+        queue=queue,
+        schedule=Schedule(id=row.id, job=job, owner=row.owner or None, **given),
+        slot=row.slot,
+        count=row.runs,
+        paused=bool(row.paused),
+        busy=bool(row.busy),
+        over=bool(row.over),
     )
 
 
-def _job(template: Sequence[Any]) -> NewJob:
-    name, data, priority, attempts, expires, metadata, text, group = template
-    options = load_options(text)
+def _job(template: Template) -> NewJob:
+    options = load_options(template.options)
     return NewJob(
-        name=name, data=data, priority=priority, attempts=attempts, expires=expires, metadata=metadata,
-        backoff=options.backoff, timeout=options.timeout, keep_completed=options.keep_completed,
-        keep_failed=options.keep_failed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
-        breaker=options.breaker, subject=options.subject, group=group,
+        name=template.name, data=template.data, priority=template.priority, attempts=template.attempts,
+        expires=template.expires, metadata=template.metadata, backoff=options.backoff, timeout=options.timeout,
+        keep_completed=options.keep_completed, keep_failed=options.keep_failed, keep_logs=options.keep_logs,
+        result_ttl=options.result_ttl, breaker=options.breaker, subject=options.subject, group=template.group,
     )  # fmt: skip

@@ -1,17 +1,23 @@
-"""How jobs, runs and events are numbered and ordered in the file. Nothing else knows these numbers."""
+"""How jobs, runs and events are numbered and ordered, and the rows of jobs. Nothing else knows these numbers."""
 
-from typing import Final
+from typing import Any, Final, NamedTuple
 
+from toril.engines.sql.options import DEFAULTS, StoredOptions, load_options
 from toril.model import RunStatus
 from toril.model.states import State
 
 __all__ = [
     "PAGE_BYTES",
     "STATE_OF",
+    "Held",
+    "JobFacts",
+    "LeasedJob",
     "Place",
+    "ReadyJob",
     "delayed_rank",
     "due_bound",
     "due_of",
+    "facts_of",
     "finished_bound",
     "finished_rank",
     "first_key",
@@ -132,3 +138,122 @@ def priority_of(rank: int) -> int:
 def first_rank(priority: int) -> int:
     """The rank below all of this priority."""
     return priority << _NUMBER_BITS
+
+
+class JobFacts(NamedTuple):
+    """The facts of a job that a step needs; `chosen` is the id if a user chose it. Longer rows of jobs begin so."""
+
+    key: int
+    chosen: str | None
+    name: str
+    priority: int
+    max_attempts: int
+    attempts_made: int
+    stalls: int
+    starts: int
+    fence: int
+    added_at: int
+    started_at: int | None
+    worker: str | None
+    logs: int
+    options_text: str | None
+
+    @property
+    def id(self) -> str:
+        return job_id(self.key, self.chosen)
+
+    @property
+    def options(self) -> StoredOptions:
+        return DEFAULTS if self.options_text is None else load_options(self.options_text)
+
+
+_FACTS: Final = len(JobFacts._fields)
+
+
+def facts_of(row: tuple[Any, ...]) -> JobFacts:
+    """The facts that a longer row of a job begins with."""
+    return JobFacts._make(row[:_FACTS])
+
+
+class ReadyJob(NamedTuple):
+    """The next job of a place, as a claim needs it."""
+
+    key: int
+    chosen: str | None
+    name: str
+    priority: int
+    max_attempts: int
+    attempts_made: int
+    stalls: int
+    starts: int
+    fence: int
+    added_at: int
+    started_at: int | None
+    worker: str | None
+    logs: int
+    options_text: str | None
+    rank: int
+    expires_at: int | None
+    delay: int
+    metadata: str | None
+    checkpoint: str | None
+    data: str
+    group_name: str | None
+
+    @property
+    def job(self) -> JobFacts:
+        return facts_of(self)
+
+
+class Held(NamedTuple):
+    """A running job and its lease, as a settlement needs them."""
+
+    key: int
+    chosen: str | None
+    name: str
+    priority: int
+    max_attempts: int
+    attempts_made: int
+    stalls: int
+    starts: int
+    fence: int
+    added_at: int
+    started_at: int
+    worker: str | None
+    logs: int
+    options_text: str | None
+    delay: int
+    alone: int
+    cancelling: str | None
+    token: str
+    deadline: int
+
+    @property
+    def job(self) -> JobFacts:
+        return facts_of(self)
+
+
+class LeasedJob(NamedTuple):
+    """A running job and its lease, as its recovery needs them."""
+
+    key: int
+    chosen: str | None
+    name: str
+    priority: int
+    max_attempts: int
+    attempts_made: int
+    stalls: int
+    starts: int
+    fence: int
+    added_at: int
+    started_at: int | None
+    worker: str | None
+    logs: int
+    options_text: str | None
+    alone: int
+    max_stalls: int
+    cancelling: str | None
+
+    @property
+    def job(self) -> JobFacts:
+        return facts_of(self)

@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
-from toril.engines.sql.changes import JOB_COLUMNS, ChildEnded, JobFacts, QueueChanges
+from toril.engines.sql.changes import ChildEnded, QueueChanges
 from toril.engines.sql.flows import add_and_wait
 from toril.engines.sql.groups import make_ready
+from toril.engines.sql.metrics import count_attempt
 from toril.engines.sql.options import DEFAULTS, load_options
-from toril.engines.sql.recording import count_attempt
-from toril.engines.sql.schema import Place
-from toril.engines.sql.statements import statement
+from toril.engines.sql.schema import Held, JobFacts, Place
+from toril.engines.sql.statements import query
 from toril.engines.sql.transaction import keys_of, refusal
 from toril.errors import InvalidOption, UsageError
 from toril.model import (
@@ -36,44 +36,46 @@ from toril.policy.retention import shortened
 __all__ = ["complete", "settle"]
 
 
-def complete(step: QueueChanges, ended: Sequence[tuple[list[Any], str, Completed]]) -> None:
-    """Record each run, then keep or delete the job. An entry begins with the columns of `JobFacts`."""
+_HELD: Final = query("settle", "held", Held)
+_Unfinished: TypeAlias = Failed | Cancelled | Retried | Snoozed | Released | WaitsForChildren
+
+
+def complete(step: QueueChanges, ended: Sequence[tuple[Held, str, Completed]]) -> None:
+    """Record each run, then keep or delete the job."""
     now = step.tx.now
     number = step.completed(len(ended))
     runs: list[tuple[Any, ...]] = []
     returned: list[str] = []
     removed: list[int] = []
-    for entry, identity, outcome in ended:
-        key, chosen, name, _, _, made, stalls, _, _, added_at, started_at, worker, logs, options, *_ = entry
+    for row, identity, outcome in ended:
         text, whole = shortened(outcome.result)
         returned.append(text)
         if outcome.summary is not None:
             text, whole = shortened(outcome.summary)[0], False
         number += 1
-        own = DEFAULTS if options is None else load_options(options)
+        own = DEFAULTS if row.options_text is None else load_options(row.options_text)
         runs.append((
-            number, identity, name, "completed", added_at, started_at, now, made + 1, stalls, worker, text, whole,
-            own.subject, own.flow,
+            number, identity, row.name, "completed", row.added_at, row.started_at, now, row.attempts_made + 1,
+            row.stalls, row.worker, text, whole, own.subject, own.flow,
         ))  # fmt: skip
-        if options is None and chosen is None and not logs:
-            removed.append(key)  # by far the most: nothing is kept of it but the record
+        if row.options_text is None and row.chosen is None and not row.logs:
+            removed.append(row.key)  # by far the most: nothing is kept of it but the record
         else:
-            _retain(step, entry, options, identity, outcome.result)
+            _retain(step, row.job, identity, outcome.result)
     step.write("run", runs)
     step.write("delete_job", [(key,) for key in removed])
     step.events(EventKind.COMPLETED, [identity for _, identity, _ in ended], returnvalue=returned)
 
 
-def _retain(step: QueueChanges, entry: list[Any], text: str | None, identity: str, result: str) -> None:
-    options = load_options(text)
+def _retain(step: QueueChanges, job: JobFacts, identity: str, result: str) -> None:
+    options = job.options
     if options.parent is not None:
-        step.told.append(ChildEnded(identity, options.parent, "completed", result))
+        step.ended_children.append(ChildEnded(identity, options.parent, "completed", result))
     if options.dedup is not None and options.dedup.key is not None:
-        step.ended_keys.append((entry[0], options.dedup.key))
+        step.ended_keys.append((job.key, options.dedup.key))
     if options.result_ttl is not None:
-        till = step.tx.now + options.result_ttl
-        step.write("result", [(step.row.key, identity, till, "completed", result)])
-    job = JobFacts._make(entry[:JOB_COLUMNS])
+        until = step.tx.now + options.result_ttl
+        step.write("result", [(step.row.key, identity, until, "completed", result)])
     if options.keep_completed.count == 0:
         if options.parked is not None:
             step.write("orphan", [(job.key,)])
@@ -82,16 +84,13 @@ def _retain(step: QueueChanges, entry: list[Any], text: str | None, identity: st
         step.keep(job, job.attempts_made + 1, Place.COMPLETED, options.keep_completed, result, None)
 
 
-_HELD = statement("settle", "held")
-
-
 def settle(step: QueueChanges, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
     """A verdict for each settlement, in order."""
     if not batch:
         return ()
     if len(batch) > EXCHANGE:
         raise InvalidOption(f"one exchange settles at most {EXCHANGE} jobs, not {len(batch)}")
-    last = _bringing_children(batch)
+    last = _with_children(batch)
     if not last:
         return tuple(_settle(step, batch))
     others = [settlement for settlement in batch if settlement.lease.id not in last]
@@ -102,7 +101,7 @@ def settle(step: QueueChanges, batch: Sequence[Settlement]) -> tuple[Verdict, ..
     return tuple(verdicts[id(each)] for each in batch)
 
 
-def _bringing_children(batch: Sequence[Settlement]) -> dict[str, list[Settlement]]:
+def _with_children(batch: Sequence[Settlement]) -> dict[str, list[Settlement]]:
     """What is handed in of jobs that park with new children, by their ids. These may adopt a job that ends in the same
     exchange, so that all other ends must be written before."""
     found: dict[str, list[Settlement]] = {}
@@ -119,31 +118,30 @@ def _bringing_children(batch: Sequence[Settlement]) -> dict[str, list[Settlement
 def _settle(step: QueueChanges, batch: Sequence[Settlement]) -> list[Verdict]:
     tx = step.tx
     keys = keys_of(tx, step.row, [settlement.lease.id for settlement in batch])
-    found = tx.all_at_once(_HELD, (json.dumps(list(keys.values())),))
-    held = {entry[0]: entry for entry in found}
+    held = {row.key: row for row in tx.gather(_HELD, (json.dumps(list(keys.values())),))}
     verdicts, now = list[Verdict](), tx.now
     settled, released, suspects = list[int](), list[JobFacts](), set[int]()
-    completed: list[tuple[list[Any], str, Completed]] = []
+    completed: list[tuple[Held, str, Completed]] = []
     for settlement in batch:
-        lease = settlement.lease
+        lease, outcome = settlement.lease, settlement.outcome
         key = keys.get(lease.id, 0)
-        entry = held.get(key)
-        if entry is None or entry[-2] != lease.token or entry[-1] <= now or entry[1] not in {None, lease.id}:
+        row = held.get(key)
+        if row is None or row.token != lease.token or row.deadline <= now or row.chosen not in {None, lease.id}:
             verdicts.append(refusal(tx, key, lease.id))
             continue
         del held[key]
         settled.append(key)
-        count_attempt(step.counted, entry, settlement.outcome, now)
-        if step.row.flows and (doom := _doom(entry[JOB_COLUMNS - 1], settlement.outcome)) is not None:
-            _fail(step, JobFacts._make(entry[:JOB_COLUMNS]), doom)
-        elif type(settlement.outcome) is Completed:
-            completed.append((entry, lease.id, settlement.outcome))
+        count_attempt(step.counted, row, outcome, now)
+        if step.row.flows and (failure := _deferred(row, outcome)) is not None:
+            _fail(step, row.job, failure)
+        elif isinstance(outcome, Completed):
+            completed.append((row, lease.id, outcome))
         else:
-            job = JobFacts._make(entry[:JOB_COLUMNS])
-            outcome = _final(settlement.outcome, job, entry[-3])
-            if type(outcome) is Released and entry[-4]:
+            job = row.job
+            final = _final(outcome, job, row.cancelling)
+            if type(final) is Released and row.alone:
                 suspects.add(key)
-            _apply(step, job, outcome, released)
+            _apply(step, job, final, released)
         verdicts.append(Verdict.OK)
     step.leave_active(settled)
     if completed:
@@ -153,13 +151,13 @@ def _settle(step: QueueChanges, batch: Sequence[Settlement]) -> list[Verdict]:
     return verdicts
 
 
-def _doom(options: str | None, outcome: Outcome) -> Failure | None:
+def _deferred(row: Held, outcome: Outcome) -> Failure | None:
     """The failure of a child that is this job's too, unless it has ended badly by itself."""
-    reason = load_options(options).deferred
+    reason = load_options(row.options_text).deferred
     return None if reason is None or isinstance(outcome, Failed | Cancelled) else Failure(reason, "ChildFailed")
 
 
-def _final(outcome: Outcome, job: JobFacts, cancelling: str | None) -> Outcome:
+def _final(outcome: _Unfinished, job: JobFacts, cancelling: str | None) -> _Unfinished:
     """A job that someone wants stopped does not run again, whatever its attempt asked for; nor does one that has no
     attempt left."""
     if cancelling is not None and isinstance(outcome, Retried | Snoozed | Released | WaitsForChildren):
@@ -169,10 +167,8 @@ def _final(outcome: Outcome, job: JobFacts, cancelling: str | None) -> Outcome:
     return outcome
 
 
-def _apply(step: QueueChanges, job: JobFacts, outcome: Outcome, released: list[JobFacts]) -> None:
+def _apply(step: QueueChanges, job: JobFacts, outcome: _Unfinished, released: list[JobFacts]) -> None:
     match outcome:
-        case Completed():
-            complete(step, [([*job], job.id, outcome)])
         case Failed(failure):
             _fail(step, job, failure)
         case Cancelled(reason):
@@ -187,17 +183,17 @@ def _apply(step: QueueChanges, job: JobFacts, outcome: Outcome, released: list[J
             released.append(job)
             step.event(EventKind.WAITING, job.id, prev="active")
         case WaitsForChildren():
-            _park(step, job, outcome, released)
+            _wait_for_children(step, job, outcome, released)
         case _:
             assert_never(outcome)
 
 
-def _park(step: QueueChanges, job: JobFacts, parked: WaitsForChildren, released: list[JobFacts]) -> None:
+def _wait_for_children(step: QueueChanges, job: JobFacts, parked: WaitsForChildren, released: list[JobFacts]) -> None:
     """Add children, and wait for those that have not ended. Where one cannot be added the job fails."""
     try:
         if add_and_wait(step, job.key, parked):
             step.stand(job, made=job.attempts_made, delay=0)
-            step.rest(job.key)
+            step.wait_for_children(job.key)
             step.event(EventKind.WAITING_CHILDREN, job.id, prev="active")
             return
     except UsageError as error:

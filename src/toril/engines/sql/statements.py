@@ -1,13 +1,28 @@
-"""The SQL of the engine, read from `queries/*.sql`: one file an operation, one name a statement."""
+"""The SQL of the engines, read from `queries/*.sql`: a file for each module, and names for statements and rows."""
 
 import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-__all__ = ["for_rows", "statement"]
+__all__ = ["Query", "check_columns", "for_rows", "query", "statement", "statements"]
 
-_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-_GROUP = re.compile(r"VALUES (\((?:\?, )*\?\))")
+R = TypeVar("R", bound=NamedTuple)
+
+_NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_GROUP: Final = re.compile(r"VALUES (\((?:\?, )*\?\))")
+_WORDS: Final = re.compile(r"\(|\)|,|\bFROM\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Query(Generic[R]):
+    """A statement that finds rows, and how they are made of its columns."""
+
+    sql: str
+    columns: tuple[str, ...]
+    make: Callable[[Iterable[Any]], R]
 
 
 @cache
@@ -16,9 +31,41 @@ def _file(package: str, name: str) -> dict[str, str]:
     return dict(zip(parts[1::2], (text.strip().rstrip(";") for text in parts[2::2]), strict=True))
 
 
+def statements(file: str, package: str = __package__) -> dict[str, str]:
+    """All statements of a file by their names; a driver has some of its own."""
+    return dict(_file(package, file))
+
+
 def statement(file: str, name: str, package: str = __package__) -> str:
-    """One named statement; a driver has some of its own. A wrong name fails at import, not at 3 AM."""
+    """One named statement. A wrong name fails at import, not at 3 AM."""
     return _file(package, file)[name]
+
+
+def query(file: str, name: str, row: type[R]) -> Query[R]:
+    """A statement whose columns are the fields of `row`, in their order. If they are not, that fails at import too."""
+    sql = statement(file, name)
+    check_columns(sql, row._fields)
+    return Query(sql, row._fields, row._make)
+
+
+def check_columns(sql: str, names: Sequence[str]) -> None:
+    """Refuse a SELECT whose columns are called otherwise."""
+    found = _columns(sql)
+    if found != [*names]:
+        raise TypeError(f"the columns are {found}, and the fields of the row {[*names]}: {sql}")
+
+
+def _columns(sql: str) -> list[str]:
+    """What the columns of a SELECT are called: the last word of each."""
+    found, depth, start = [], 0, len("SELECT")
+    for word in _WORDS.finditer(sql):
+        depth += {"(": 1, ")": -1}.get(word[0], 0)
+        if depth == 0 and word[0] in {",", "FROM"}:
+            found.append(re.split(r"[\s.]+", sql[start : word.start()].strip())[-1])
+            start = word.end()
+            if word[0] == "FROM":
+                break
+    return found
 
 
 @cache

@@ -291,7 +291,7 @@ class ReaderThread:
                 connection = self._connection = self._connection or self._database.open_reader()
                 connection.execute("BEGIN")
                 try:
-                    tx = transaction(connection)
+                    tx = transaction(connection, self._database.dialect)
                     tx.now = self._clock.now() if now is None else now
                     return op(tx)
                 finally:

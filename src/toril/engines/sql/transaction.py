@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from toril.engines.sql.driver import SqlConnection
+from toril.engines.sql.driver import SqlConnection, SqlDialect
 from toril.engines.sql.options import load_rate
 from toril.engines.sql.schema import STATE_OF, Place, job_key, priority_rank
-from toril.engines.sql.statements import for_rows, statement
+from toril.engines.sql.statements import Query, check_columns, for_rows, statement
 from toril.model import GroupLimits, RunStatus, Settings, Verdict
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["COUNTERS", "Op", "QueueRow", "Steps", "Transaction", "exists", "keys_of", "refusal", "settings_of"]
 
 T = TypeVar("T")
+R = TypeVar("R", bound=NamedTuple)
 
 _FIND = statement("queues", "find")
 _CREATE = statement("queues", "create")
@@ -110,15 +111,19 @@ COUNTERS = {place: state.value for place, state in STATE_OF.items()} | {
     Place.SUSPECT: "suspects", Place.PARKED_SUSPECT: "parked", Place.PARKED: "parked",
 }  # fmt: skip
 _SAVED = attrgetter(*(name for name in QueueRow.__slots__ if name not in {"key", "name"}), "key")
+check_columns(_FIND, QueueRow.__slots__)
 
 
 class Transaction:
     """What an operation works with. All of its writes are committed together, or none."""
 
-    __slots__ = ("_connection", "_rows", "commit", "notified", "now")
+    __slots__ = ("_connection", "_dialect", "_rows", "commit", "notified", "now")
 
-    def __init__(self, connection: SqlConnection, commit: "Callable[[QueueChanges], None]") -> None:
+    def __init__(
+        self, connection: SqlConnection, dialect: SqlDialect, commit: "Callable[[QueueChanges], None]"
+    ) -> None:
         self._connection = connection
+        self._dialect = dialect
         self.commit = commit  # `effects.commit`, which knows what follows from the changes of one queue
         self._rows: dict[str, tuple[QueueRow, tuple[Any, ...]]] = {}
         self.now = 0
@@ -171,14 +176,6 @@ class Transaction:
     def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
         return self._connection.execute(sql, parameters).fetchall()
 
-    def each(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Any]:
-        """Row after row, for rows so large that not all of them are wanted."""
-        rows = self._connection.execute(sql, parameters)
-        try:
-            yield from rows
-        finally:
-            rows.close()
-
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Execute; how many rows it changed."""
         return self._connection.execute(sql, parameters).rowcount
@@ -197,10 +194,26 @@ class Transaction:
             self._connection.execute(for_rows(sql, size), [*before, *chain.from_iterable(part)])
             start += size
 
-    def all_at_once(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        """The rows of a statement that gathers them itself, as `json_group_array(json_array(...))`: one hand-over of
-        the interpreter lock instead of one a row."""
-        return json.loads(self._connection.execute(sql, parameters).fetchone()[0])  # type: ignore[no-any-return]
+    def row(self, query: Query[R], parameters: Sequence[Any] = ()) -> R | None:
+        """The first row by its names, or None."""
+        found = self._connection.execute(query.sql, parameters).fetchone()
+        return None if found is None else query.make(found)
+
+    def rows(self, query: Query[R], parameters: Sequence[Any] = ()) -> list[R]:
+        return list(map(query.make, self._connection.execute(query.sql, parameters)))
+
+    def each(self, query: Query[R], parameters: Sequence[Any] = ()) -> Iterator[R]:
+        """Row after row, for rows so large that not all of them are wanted."""
+        rows = self._connection.execute(query.sql, parameters)
+        try:
+            yield from map(query.make, rows)
+        finally:
+            rows.close()
+
+    def gather(self, query: Query[R], parameters: Sequence[Any] = ()) -> list[R]:
+        """The same, handed over at once: the interpreter lock is not given away for each row."""
+        found = self._dialect.gather(self._connection, query.sql, query.columns, parameters)
+        return list(map(query.make, found))
 
 
 def keys_of(tx: Transaction, row: QueueRow, ids: Iterable[str]) -> dict[str, int]:

@@ -5,16 +5,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from toril.engines.sql import transfer_export as packing
+from toril.engines.sql import transfer_export
 from toril.engines.sql.add import place_job
 from toril.engines.sql.changes import QueueChanges
-from toril.engines.sql.dead_letters import keep_letters
-from toril.engines.sql.dedup import dump_kept, owner_of
-from toril.engines.sql.options import dump_failure, dump_options, dump_parcel, dump_rate
-from toril.engines.sql.recording import add_to_slice
+from toril.engines.sql.dead_letters import keep_dead_letters
+from toril.engines.sql.dedup import dump_next, owner_of
+from toril.engines.sql.inspector import StoredRun
+from toril.engines.sql.metrics import add_to_slice
+from toril.engines.sql.options import dump_failure, dump_options, dump_rate, dump_transferred
 from toril.engines.sql.schedules import drop_run, run_job, template_of, timing_of
 from toril.engines.sql.schema import Place, finished_rank, first_key, job_key, run_key
-from toril.engines.sql.statements import statement
+from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import QueueRow, Steps, Transaction
 from toril.engines.sql.transfer_export import STANDINGS
 from toril.model import (
@@ -48,16 +49,15 @@ from toril.policy.metrics import ALL_NAMES, NAMES
 from toril.policy.retention import RUNS
 from toril.runtime.clock import SYSTEM
 
-__all__ = ["SqlTransfers", "put_ledger", "put_settings", "unload"]
+__all__ = ["SqlTransfers", "import_batch", "put_records", "put_settings"]
 
-_RECORD_SQL: Final = {
-    name: statement("moving", name) for name in ("return", "is_back", "set_group", "hold_key", "run_records")
-}
+_SQL: Final = statements("transfer")
+_RUN_RECORDS: Final = query("transfer", "run_records", StoredRun)
 _START: Final = statement("claim", "start")
 _GROUP_START: Final = statement("groups", "start")
-_MINUTE: Final = statement("step", "minute")
-_RUN: Final = statement("step", "run")
-_RESULT: Final = statement("step", "result")
+_MINUTE: Final = statement("changes", "minute")
+_RUN: Final = statement("changes", "run")
+_RESULT: Final = statement("changes", "result")
 _FORGET_RUNS: Final = statement("control", "forget_runs")
 _OWNER: Final = statement("dedup", "owner")
 
@@ -73,11 +73,11 @@ def put_settings(step: QueueChanges, parcel: TransferSettings) -> None:
         row.groups_declared = parcel.groups_declared.dump()
     row.last_number = max(row.last_number, parcel.numbers + HEADROOM)
     row.claims = max(row.claims, parcel.fences)
-    tx.run(_RECORD_SQL["return"], (row.key,))
-    tx.run(_RECORD_SQL["is_back"], (row.key,))
+    tx.run(_SQL["return"], (row.key,))
+    tx.run(_SQL["is_back"], (row.key,))
     for name, (limits, paused) in parcel.groups.items():
         row.grouped = 1
-        tx.run(_RECORD_SQL["set_group"], (row.key, name, limits.dump(), int(paused)))
+        tx.run(_SQL["set_group"], (row.key, name, limits.dump(), int(paused)))
         step.touch(name)
     for time, count in parcel.starts:
         tx.run(_START, (row.key, time, count))
@@ -87,7 +87,7 @@ def put_settings(step: QueueChanges, parcel: TransferSettings) -> None:
     step.arrived()
 
 
-def put_ledger(tx: Transaction, row: QueueRow, parcel: TransferRecords) -> None:
+def put_records(tx: Transaction, row: QueueRow, parcel: TransferRecords) -> None:
     """Add what was counted there to what was counted here."""
     _put_runs(tx, row, parcel)
     for minute, completed, failed in parcel.minutes:
@@ -98,7 +98,7 @@ def put_ledger(tx: Transaction, row: QueueRow, parcel: TransferRecords) -> None:
         tx.run(_RESULT, (row.key, job, till, cause, text))
     for key, owner, till in parcel.keys:
         if tx.one(_OWNER, (row.key, key)) is None:
-            tx.run(_RECORD_SQL["hold_key"], (row.key, key, owner, 0, till, None))
+            tx.run(_SQL["hold_key"], (row.key, key, owner, 0, till, None))
 
 
 def _put_runs(tx: Transaction, row: QueueRow, parcel: TransferRecords) -> None:
@@ -108,31 +108,27 @@ def _put_runs(tx: Transaction, row: QueueRow, parcel: TransferRecords) -> None:
     row.cancelled_total += parcel.cancelled
     for ending in RunStatus:
         first, last = run_key(row.key, ending, 0), run_key(row.key, ending, (1 << 40) - 1)
-        before = [tuple(each[1:]) for each in tx.all(_RECORD_SQL["run_records"], (first, last))]
-        came = [_columns(run) for run in parcel.runs if run.ending is ending]
+        before = tx.rows(_RUN_RECORDS, (first, last))
+        came = [_stored(run) for run in parcel.runs if run.ending is ending]
         if came or parcel.completed or parcel.failed or parcel.cancelled:
-            both = sorted(before + came, key=lambda run: run[5])[-RUNS:]
+            both = sorted(before + came, key=lambda run: run.finished_at)[-RUNS:]
             tx.run(_FORGET_RUNS, (first, last))
             number = first + max(row.total(ending), len(both)) - len(both)
-            tx.run_all(_RUN, [(number + place, *run) for place, run in enumerate(both, 1)])
+            tx.run_all(_RUN, [run._replace(key=number + place) for place, run in enumerate(both, 1)])
 
 
-def _columns(run: RunRow) -> tuple[Any, ...]:
-    return (
-        run.id, run.name, run.cause.value, run.added_at, run.started_at, run.finished_at, run.attempts_made,
+def _stored(run: RunRow) -> StoredRun:
+    return StoredRun(
+        0, run.id, run.name, run.cause.value, run.added_at, run.started_at, run.finished_at, run.attempts_made,
         run.stalls, run.worker, run.text, int(run.whole), run.subject,
         str(run.parent) if run.parent is not None else "" if run.flow else None,
     )  # fmt: skip
 
 
-_SQL: Final = {name: statement("moving", name) for name in (
-    "fact", "set_fact", "insert_job", "insert_id", "is_taken", "owner", "insert_line", "insert_child", "hold_key",
-    "put_schedule", "timing", "insert_letter", "put_circuit",
-)}  # fmt: skip
-_FORGET_RESULT: Final = statement("letters", "forget_result")
+_FORGET_RESULT: Final = statement("dead_letters", "forget_result")
 
 
-def unload(tx: Transaction, load: TransferBatch, sender: str) -> ImportResult:
+def import_batch(tx: Transaction, load: TransferBatch, sender: str) -> ImportResult:
     """Store what has not been stored before, or (a clash) nothing."""
     name = f"arrived:{sender}"
     found = tx.one(_SQL["fact"], (name,))
@@ -141,16 +137,16 @@ def unload(tx: Transaction, load: TransferBatch, sender: str) -> ImportResult:
         return ImportResult(ImportOutcome.AGAIN)
     if load.number <= number:
         return ImportResult(ImportOutcome.STALE)
-    unloading = _Import(tx)
+    importing = _Import(tx)
     jobs = [parcel for parcel in load.parcels if isinstance(parcel, TransferJob)]
-    clashes = unloading.clashes(jobs)
+    clashes = importing.clashes(jobs)
     if clashes:
         return ImportResult(ImportOutcome.CLASH, clashes)
     for parcel in load.parcels:
-        unloading.put(parcel)
-    unloading.flush()
+        importing.put(parcel)
+    importing.flush()
     tx.run(_SQL["set_fact"], (name, json.dumps([load.number, load.mark])))
-    return ImportResult(ImportOutcome.STORED, tuple(unloading.taken))
+    return ImportResult(ImportOutcome.STORED, tuple(importing.taken))
 
 
 class _Import:
@@ -174,11 +170,11 @@ class _Import:
             case TransferSchedule():
                 self._schedules.append(parcel)
             case TransferDeadLetter():
-                self._put_letter(parcel)
+                self._put_dead_letter(parcel)
             case TransferSettings():
                 put_settings(self._step(parcel.queue), parcel)
             case TransferRecords():
-                put_ledger(self._tx, self._tx.queue(parcel.queue), parcel)
+                put_records(self._tx, self._tx.queue(parcel.queue), parcel)
             case TransferStoreFacts():
                 self._put_facts(parcel)
 
@@ -210,7 +206,7 @@ class _Import:
         place, rank, order = self._spot(step, job)
         tx.run(_SQL["insert_job"], (
             key, chosen, job.name, job.data, place, rank, job.max_attempts, job.attempts_made, job.stalls, job.starts,
-            job.fence, job.priority, job.delay, job.expires_at, dump_parcel(job), job.metadata, job.checkpoint,
+            job.fence, job.priority, job.delay, job.expires_at, dump_transferred(job), job.metadata, job.checkpoint,
             job.progress, job.result, dump_failure(job.failure) if job.failure else None, job.stall_cause, job.worker,
             job.added_at, job.started_at, job.finished_at, job.group, order, len(job.logs),
             dump_errors(job.errors),
@@ -253,7 +249,7 @@ class _Import:
         if job.state in {State.COMPLETED, State.FAILED} and (age := age_ms(keep)) is not None:
             step.write("age", [(row.key, (job.finished_at or 0) + age + 1, key)])
         if job.held is not None and owner_of(tx, row, job.held.key) is None:
-            kept = None if job.held.next is None else dump_kept(job.held.next)
+            kept = None if job.held.next is None else dump_next(job.held.next)
             tx.run(_SQL["hold_key"], (row.key, job.held.key, job.id, key, job.held.till, kept))
 
     def _put_log(self, key: int, lines: Sequence[str]) -> None:
@@ -266,20 +262,20 @@ class _Import:
         ]
         self._tx.run_all(_SQL["insert_child"], rows)
 
-    def _put_letter(self, parcel: TransferDeadLetter) -> None:
-        letter, row, key = parcel.letter, self._step(parcel.letter.queue).row, 0
+    def _put_dead_letter(self, parcel: TransferDeadLetter) -> None:
+        dead, row, key = parcel.letter, self._step(parcel.letter.queue).row, 0
         if parcel.children or parcel.logs:
             row.last_number += 1
             key = -(first_key(row.key) + row.last_number)
-        stored = self._tx.run(_SQL["insert_letter"], (
-            letter.id, letter.queue, letter.job_id, letter.name, letter.data, letter.cause.value,
-            dump_failure(letter.failure), letter.failed_at, letter.max_attempts, letter.attempts_made, letter.stalls,
-            letter.stall_cause, letter.worker, letter.added_at, letter.started_at, letter.priority,
-            dump_options(letter, letter.failed_at), letter.metadata, letter.checkpoint, letter.progress,
-            letter.group, dump_errors(parcel.errors), key if parcel.logs else None, key if parcel.children else None,
+        stored = self._tx.run(_SQL["insert_dead_letter"], (
+            dead.id, dead.queue, dead.job_id, dead.name, dead.data, dead.cause.value,
+            dump_failure(dead.failure), dead.failed_at, dead.max_attempts, dead.attempts_made, dead.stalls,
+            dead.stall_cause, dead.worker, dead.added_at, dead.started_at, dead.priority,
+            dump_options(dead, dead.failed_at), dead.metadata, dead.checkpoint, dead.progress,
+            dead.group, dump_errors(parcel.errors), key if parcel.logs else None, key if parcel.children else None,
         ))  # fmt: skip
         if not stored:
-            self.taken.append(JobRef(letter.queue, letter.job_id))
+            self.taken.append(JobRef(dead.queue, dead.job_id))
             return
         self._put_log(key, parcel.logs)
         self._put_children(key, parcel.children)
@@ -306,8 +302,8 @@ class _Import:
         return None if found is None else int(found[0])
 
     def _put_facts(self, parcel: TransferStoreFacts) -> None:
-        if keep_letters(self._tx, None) == KEEP_ALL and parcel.letters != KEEP_ALL:
-            keep_letters(self._tx, parcel.letters)
+        if keep_dead_letters(self._tx, None) == KEEP_ALL and parcel.letters != KEEP_ALL:
+            keep_dead_letters(self._tx, parcel.letters)
         for key, text in parcel.circuits.items():
             self._tx.run(_SQL["put_circuit"], (key, text))
 
@@ -323,10 +319,10 @@ class SqlTransfers:
         self._steps = steps
 
     async def store_id(self) -> str:
-        return await self._steps.write(partial(packing.identity, fresh=SYSTEM.unique()), None)
+        return await self._steps.write(partial(transfer_export.identity, fresh=SYSTEM.unique()), None)
 
     async def destination(self, queue: str) -> str | None:
-        return await self._steps.read(partial(packing.departure, queue=check_queue_name(queue)))
+        return await self._steps.read(partial(transfer_export.departure, queue=check_queue_name(queue)))
 
     async def export_batch(
         self, part: TransferPart, queue: str, *, to: str, mark: str, limit: int = LOAD, now: int | None = None
@@ -334,11 +330,11 @@ class SqlTransfers:
         part, limit = known(TransferPart, part), check_int("limit", limit, 1, 10_000)
         queue = "" if part in _OF_THE_STORE else check_queue_name(queue)
         return await self._steps.write(
-            partial(packing.pack, part=part, queue=queue, to=to, mark=mark, limit=limit), now
+            partial(transfer_export.export_batch, part=part, queue=queue, to=to, mark=mark, limit=limit), now
         )
 
     async def import_batch(self, load: TransferBatch, *, sender: str, now: int | None = None) -> ImportResult:
-        return await self._steps.write(partial(unload, load=load, sender=sender), now, grows=True)
+        return await self._steps.write(partial(import_batch, load=load, sender=sender), now, grows=True)
 
     async def confirm_export(self, load: TransferBatch, *, now: int | None = None) -> bool:
-        return await self._steps.write(partial(packing.forget, load=load), now)
+        return await self._steps.write(partial(transfer_export.confirm_export, batch=load), now)

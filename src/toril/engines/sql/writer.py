@@ -21,7 +21,7 @@ __all__ = ["PendingStep", "Writer"]
 T = TypeVar("T")
 
 _SICK: Final = 2  # failed commits in a row after which no work is handed out before a probe succeeds
-_UNFINISHED: Final = statement("reads", "unfinished")
+_UNFINISHED: Final = statement("inspector", "unfinished")
 
 
 class PendingStep(Generic[T]):
@@ -88,7 +88,7 @@ class Writer:
         connection = self._open_connection()
 
         def read_once() -> T:
-            tx = transaction(connection)
+            tx = transaction(connection, self.database.dialect)
             tx.now = self._clock.now() if now is None else now
             return op(tx)
 
@@ -159,7 +159,7 @@ class Writer:
     def _together(self, steps: Sequence[PendingStep[Any]]) -> bool:
         """One transaction for all. False: it was rolled back because of one of several, and none has an answer yet."""
         connection = self._open_connection()
-        tx = transaction(connection)
+        tx = transaction(connection, self.database.dialect)
         try:
             self.database.begin(connection)
             for step in steps:

@@ -10,8 +10,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
-from toril.engines.sql.driver import ConnectionHolder, SqlConnection
+from toril.engines.sql.driver import ConnectionHolder, SqlConnection, SqlDialect
 from toril.engines.sqlite import forks
+from toril.engines.sqlite.dialect import SqliteDialect
 from toril.engines.sqlite.disk_space import Ballast, is_short, size_of
 from toril.engines.sqlite.errors import COMPLAINTS, damaged, is_io_error, patiently, translated
 from toril.engines.sqlite.url import OWNER_ONLY, FileAddress, check_file, named
@@ -42,6 +43,7 @@ class SqliteDatabase:
     """One process's hold on a store's file. What `SqlDatabase` promises, for SQLite."""
 
     kind = "sqlite"
+    dialect: SqlDialect = SqliteDialect()
     faults: tuple[type[Exception], ...] = COMPLAINTS
 
     def __init__(self, address: FileAddress, clock: Clock) -> None:

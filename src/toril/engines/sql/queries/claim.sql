@@ -8,10 +8,10 @@ WHERE l.queue = ? AND l.place = ? AND l.rank < ? ORDER BY l.rank LIMIT ?
 SELECT rank FROM line WHERE queue = ? AND place = ? ORDER BY rank LIMIT 1
 
 -- name: first
-SELECT json_group_array(json_array(line_rank, key, id, name, priority, attempts, attempts_made, stalls, starts, fence,
-    added_at, started_at, worker, logs, options, expires_at, delay, metadata, checkpoint, data, grp))
-FROM (SELECT l.rank AS line_rank, j.* FROM line l JOIN jobs j ON j.key = l.key
-    WHERE l.queue = ? AND l.place = ? ORDER BY l.rank LIMIT ?)
+SELECT j.key, j.id AS chosen, j.name, j.priority, j.attempts AS max_attempts, j.attempts_made, j.stalls, j.starts, j.fence,
+    j.added_at, j.started_at, j.worker, j.logs, j.options AS options_text, l.rank, j.expires_at, j.delay, j.metadata,
+    j.checkpoint, j.data, j.grp AS group_name
+FROM line l JOIN jobs j ON j.key = l.key WHERE l.queue = ? AND l.place = ? ORDER BY l.rank LIMIT ?
 
 -- name: leave_up_to
 DELETE FROM line WHERE queue = ? AND place = ? AND rank <= ?
@@ -21,9 +21,11 @@ INSERT INTO active (key, queue, deadline, token, worker, started_at, fence, alon
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: held_again
-SELECT j.key, j.id, j.name, j.data, j.starts + 1, a.fence, j.attempts, j.attempts_made, j.stalls, j.added_at, j.delay, j.priority,
-    j.options, j.metadata, j.checkpoint, a.alone
-FROM json_each(?) v JOIN active a ON a.key = v.value AND a.token = ? AND a.deadline > ? JOIN jobs j ON j.key = a.key ORDER BY v.key
+SELECT j.key, j.id AS chosen, j.name, j.data, j.starts + 1 AS starts, a.fence, j.attempts AS max_attempts,
+    j.attempts_made, j.stalls, j.added_at, j.delay, j.priority, j.options AS options_text, j.metadata, j.checkpoint,
+    a.alone
+FROM json_each(?) v JOIN active a ON a.key = v.value AND a.token = ? AND a.deadline > ? JOIN jobs j ON j.key = a.key
+ORDER BY v.key
 
 -- name: trim_starts
 DELETE FROM starts WHERE queue = ? AND time <= ?

@@ -1,15 +1,16 @@
 -- control: what people and programs do to jobs and queues by hand.
 
 -- name: jobs
-SELECT j.key, j.id, j.name, j.priority, j.attempts, j.attempts_made, j.stalls, j.starts + (a.key IS NOT NULL),
-    coalesce(a.fence, j.fence), j.added_at,
-    j.started_at, coalesce(a.worker, j.worker), j.logs, j.options, j.place, j.rank, a.key IS NOT NULL
+SELECT j.key, j.id AS chosen, j.name, j.priority, j.attempts AS max_attempts, j.attempts_made, j.stalls,
+    j.starts + (a.key IS NOT NULL) AS starts, coalesce(a.fence, j.fence) AS fence, j.added_at, j.started_at,
+    coalesce(a.worker, j.worker) AS worker, j.logs, j.options AS options_text, j.place, j.rank,
+    a.key IS NOT NULL AS running
 FROM json_each(?) v JOIN jobs j ON j.key = v.value LEFT JOIN active a ON a.key = j.key
 
 -- name: ask_to_stop
 UPDATE active SET cancelling = ? WHERE key = ?
 
--- name: poke
+-- name: call
 INSERT INTO pokes (worker, count, time) VALUES (?, 1, ?)
 ON CONFLICT DO UPDATE SET count = count + 1, time = excluded.time
 

@@ -1,7 +1,7 @@
 -- dedup: keys of which one job at a time is the owner.
 
 -- name: owner
-SELECT d.owner, d.key, d.till, j.place, j.rank, a.key IS NOT NULL, j.logs, j.id
+SELECT d.owner, d.key, d.till, j.place, j.rank, a.key IS NOT NULL AS running, j.logs, j.id AS chosen
 FROM dedups d LEFT JOIN jobs j ON j.key = d.key LEFT JOIN active a ON a.key = d.key WHERE d.queue = ? AND d.id = ?
 
 -- name: take
@@ -20,5 +20,5 @@ SELECT next FROM dedups WHERE queue = ? AND id = ? AND key = ? AND till IS NULL
 -- name: left
 SELECT key FROM dedups WHERE queue = ? AND id = ? AND till IS NULL AND next IS NOT NULL
 
--- name: let_go
+-- name: release
 DELETE FROM dedups WHERE queue = ? AND id = ?

@@ -64,7 +64,7 @@ SELECT min(till) FROM ring WHERE queue = ? AND till > 0
 -- name: leave_ring
 DELETE FROM ring WHERE queue = ? AND name IN (VALUES (?))
 
--- name: let_in_line
+-- name: admitted
 SELECT j.key, j.place, j.rank FROM jobs j LEFT JOIN active a ON a.key = j.key
 WHERE j.key >> 40 = ? AND j.grp = ? AND j.place BETWEEN 0 AND 2 AND a.key IS NULL LIMIT 1000
 

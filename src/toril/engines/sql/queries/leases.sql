@@ -31,16 +31,14 @@ UPDATE jobs SET logs = ? WHERE key = ?
 DELETE FROM logs WHERE key = ? AND number <= ?
 
 -- name: overdue
-SELECT j.key, j.id, j.name, j.priority, j.attempts, j.attempts_made, j.stalls, j.starts + 1, a.fence, j.added_at,
-    a.started_at,
-    a.worker, j.logs, j.options, a.alone, a.max_stalls, a.cancelling
+SELECT j.key, j.id AS chosen, j.name, j.priority, j.attempts AS max_attempts, j.attempts_made, j.stalls, j.starts + 1 AS starts,
+    a.fence, j.added_at, a.started_at, a.worker, j.logs, j.options AS options_text, a.alone, a.max_stalls, a.cancelling
 FROM active a JOIN jobs j ON j.key = a.key
 WHERE a.queue = ? AND a.deadline <= ? ORDER BY a.deadline LIMIT ?
 
 -- name: one
-SELECT j.key, j.id, j.name, j.priority, j.attempts, j.attempts_made, j.stalls, j.starts + 1, a.fence, j.added_at,
-    a.started_at,
-    a.worker, j.logs, j.options, a.alone, a.max_stalls, a.cancelling
+SELECT j.key, j.id AS chosen, j.name, j.priority, j.attempts AS max_attempts, j.attempts_made, j.stalls, j.starts + 1 AS starts,
+    a.fence, j.added_at, a.started_at, a.worker, j.logs, j.options AS options_text, a.alone, a.max_stalls, a.cancelling
 FROM active a JOIN jobs j ON j.key = a.key
 WHERE a.key = ? AND a.token = ?
 

@@ -1,23 +1,23 @@
 -- schedules: recurring jobs. A run is a job whose key the schedule knows; from place 5 on a job has ended.
 
 -- name: find
-SELECT s.id, s.slot, s.count, s.paused, s.over, s.owner, s.timing, s.template,
-    EXISTS (SELECT 1 FROM jobs j WHERE j.key = s.last AND j.place < 5)
+SELECT s.id, s.slot, s.count AS runs, s.paused, s.over, s.owner, s.timing, s.template,
+    EXISTS (SELECT 1 FROM jobs j WHERE j.key = s.last AND j.place < 5) AS busy
 FROM schedules s WHERE s.queue = ? AND s.id = ?
 
 -- name: page
-SELECT s.id, s.slot, s.count, s.paused, s.over, s.owner, s.timing, s.template,
-    EXISTS (SELECT 1 FROM jobs j WHERE j.key = s.last AND j.place < 5)
+SELECT s.id, s.slot, s.count AS runs, s.paused, s.over, s.owner, s.timing, s.template,
+    EXISTS (SELECT 1 FROM jobs j WHERE j.key = s.last AND j.place < 5) AS busy
 FROM schedules s WHERE s.queue = ? AND s.id > ? ORDER BY s.id LIMIT ?
 
 -- name: overdue
-SELECT s.id, s.slot, s.count, s.paused, s.over, s.owner, s.timing, s.template, 0
+SELECT s.id, s.slot, s.count AS runs, s.paused, s.over, s.owner, s.timing, s.template, 0 AS busy
 FROM schedules s LEFT JOIN jobs j ON j.key = s.run
 WHERE s.queue = ? AND s.slot <= ? AND NOT s.paused AND NOT s.over AND (j.key IS NULL OR j.place > 4)
 ORDER BY s.slot LIMIT ?
 
 -- name: run
-SELECT j.key, j.id, j.logs, j.place, j.rank, a.key IS NOT NULL
+SELECT j.key, j.id AS chosen, j.logs, j.place, j.rank, a.key IS NOT NULL AS running
 FROM jobs j LEFT JOIN active a ON a.key = j.key WHERE j.key = (SELECT run FROM schedules WHERE queue = ? AND id = ?)
 
 -- name: owner

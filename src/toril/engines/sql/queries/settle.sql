@@ -1,8 +1,9 @@
 -- settle: what the holders of leases hand in. One row for each job that is running; `a` holds what the claim wrote.
 
 -- name: held
-SELECT json_group_array(json_array(j.key, j.id, j.name, j.priority, j.attempts, j.attempts_made, j.stalls, j.starts + 1,
-    a.fence, j.added_at, a.started_at, a.worker, j.logs, j.options, j.delay, a.alone, a.cancelling, a.token, a.deadline))
+SELECT j.key, j.id AS chosen, j.name, j.priority, j.attempts AS max_attempts, j.attempts_made, j.stalls, j.starts + 1 AS starts,
+    a.fence, j.added_at, a.started_at, a.worker, j.logs, j.options AS options_text, j.delay, a.alone, a.cancelling,
+    a.token, a.deadline
 FROM json_each(?) v CROSS JOIN active a ON a.key = v.value CROSS JOIN jobs j ON j.key = a.key
 
 -- name: keys

@@ -1,13 +1,14 @@
--- What inspectors read. Nothing here writes.
+-- inspector: what is read. Nothing here writes.
 
 -- name: queues
 SELECT name FROM queues ORDER BY name
 
 -- name: job
-SELECT j.key, j.id, j.name, j.data, j.place, j.rank, j.attempts, j.attempts_made, j.stalls,
-    j.starts + (a.key IS NOT NULL), coalesce(a.fence, j.fence), j.priority, j.delay, j.expires_at, j.options, j.metadata, j.checkpoint, j.progress,
-    j.result, j.failure, j.stall_cause, a.cancelling, coalesce(a.worker, j.worker), j.added_at,
-    coalesce(a.started_at, j.started_at), j.finished_at, j.grp, a.deadline
+SELECT j.key, j.id AS chosen, j.name, j.data, j.place, j.rank, j.attempts AS max_attempts, j.attempts_made, j.stalls,
+    j.starts + (a.key IS NOT NULL) AS starts, coalesce(a.fence, j.fence) AS fence, j.priority, j.delay, j.expires_at,
+    j.options AS options_text, j.metadata, j.checkpoint, j.progress, j.result, j.failure, j.stall_cause, a.cancelling,
+    coalesce(a.worker, j.worker) AS worker, j.added_at, coalesce(a.started_at, j.started_at) AS started_at,
+    j.finished_at, j.grp AS group_name, a.deadline
 FROM jobs j LEFT JOIN active a ON a.key = j.key WHERE j.key = ?
 
 -- name: running
@@ -52,14 +53,28 @@ WHERE key > ? AND key < ? AND id IN (SELECT value FROM json_each(?)) ORDER BY ke
 -- name: result
 SELECT cause, text FROM results WHERE queue = ? AND id = ? AND till > ?
 
--- name: minutes
-SELECT minute, completed, failed FROM minutes WHERE queue = ? AND minute > ? AND minute <= ?
-
 -- name: arrivals
 SELECT q.name, q.key || '.' || q.arrivals FROM json_each(?) v JOIN queues q ON q.name = v.value
 
--- name: pokes
+-- name: calls
 SELECT p.worker, p.count || '.' || p.time FROM json_each(?) v JOIN pokes p ON p.worker = v.value
 
 -- name: unfinished
 SELECT coalesce(sum(waiting + suspects + parked + prioritized + active + delayed + waiting_children), 0) FROM queues
+
+-- What a job has to wait for.
+
+-- name: place_of
+SELECT place, rank FROM jobs WHERE key = ?
+
+-- name: ahead
+SELECT count(*) FROM line WHERE queue = ? AND place = ? AND rank < ?
+
+-- name: first_running
+SELECT a.key, j.id FROM active a JOIN jobs j ON j.key = a.key WHERE a.queue = ? ORDER BY a.deadline LIMIT 10
+
+-- name: starts_since
+SELECT coalesce(sum(count), 0), min(time) FROM starts WHERE queue = ? AND time > ?
+
+-- name: runs_alone
+SELECT 1 FROM active WHERE key = ? AND alone

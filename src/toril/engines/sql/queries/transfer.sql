@@ -1,4 +1,4 @@
--- moving: what leaves for another store, and what comes from one.
+-- transfer: what leaves for another store, and what comes from one.
 
 -- name: fact
 SELECT value FROM facts WHERE name = ?
@@ -9,10 +9,10 @@ INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value = 
 -- name: forget_fact
 DELETE FROM facts WHERE name = ?
 
--- name: load
+-- name: keep
 INSERT INTO van (position, parcel) VALUES (?, ?)
 
--- name: loaded
+-- name: kept
 SELECT parcel FROM van ORDER BY position
 
 -- name: empty
@@ -41,9 +41,10 @@ DELETE FROM departed WHERE queue = ?
 SELECT key FROM line WHERE queue = ? AND place = ? ORDER BY rank, key
 
 -- name: job
-SELECT j.key, j.id, j.name, j.data, j.place, j.rank, j.attempts, j.attempts_made, j.stalls, j.starts, j.fence,
-    j.priority, j.delay, j.expires_at, j.options, j.metadata, j.checkpoint, j.progress, j.result, j.failure,
-    j.stall_cause, j.worker, j.added_at, j.started_at, j.finished_at, j.grp, j.errors, j.logs, a.key IS NOT NULL
+SELECT j.key, j.id AS chosen, j.name, j.data, j.place, j.rank, j.attempts AS max_attempts, j.attempts_made, j.stalls,
+    j.starts, j.fence, j.priority, j.delay, j.expires_at, j.options AS options_text, j.metadata, j.checkpoint,
+    j.progress, j.result, j.failure, j.stall_cause, j.worker, j.added_at, j.started_at, j.finished_at,
+    j.grp AS group_name, j.errors, j.logs, a.key IS NOT NULL AS running
 FROM jobs j LEFT JOIN active a ON a.key = j.key WHERE j.key = ?
 
 -- name: children
@@ -62,14 +63,16 @@ SELECT id, till, next FROM dedups WHERE key = ?
 SELECT run, last FROM schedules WHERE queue = ?
 
 -- name: schedules
-SELECT id, slot, count, paused, over, owner, timing, template, 0, run, last FROM schedules WHERE queue = ? ORDER BY id
+SELECT id, slot, count AS runs, paused, over, owner, timing, template, 0 AS busy, run, last
+FROM schedules WHERE queue = ? ORDER BY id
 
--- name: letter
-SELECT id, queue, job, name, data, cause, failure, failed_at, attempts, attempts_made, stalls, stall_cause, worker,
-    added_at, started_at, priority, options, metadata, checkpoint, progress, grp, errors, log, kin
+-- name: dead_letter
+SELECT id, queue, job, name, data, cause, failure, failed_at, attempts AS max_attempts, attempts_made, stalls,
+    stall_cause, worker, added_at, started_at, priority, options AS options_text, metadata, checkpoint, progress,
+    grp AS group_name, errors, log AS log_key, kin AS children_key
 FROM letters WHERE id = ?
 
--- name: letters
+-- name: dead_letters
 SELECT id FROM letters ORDER BY failed_at, id
 
 -- name: groups
@@ -134,7 +137,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- name: timing
 SELECT timing FROM schedules WHERE queue = ? AND id = ?
 
--- name: insert_letter
+-- name: insert_dead_letter
 INSERT OR IGNORE INTO letters (id, queue, job, name, data, cause, failure, failed_at, attempts, attempts_made, stalls,
     stall_cause, worker, added_at, started_at, priority, options, metadata, checkpoint, progress, grp, errors, log, kin)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)

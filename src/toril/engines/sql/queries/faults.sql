@@ -1,4 +1,4 @@
--- repairs: what does not fit together, a bounded part at a time. From place 5 on a job has ended.
+-- faults: what does not fit together, a bounded part at a time. From place 5 on a job has ended.
 
 -- name: jobs
 SELECT j.key, j.id, j.place, a.key IS NOT NULL, CASE WHEN j.place <= 4 THEN j.options END,
@@ -40,7 +40,7 @@ SELECT id FROM workers WHERE till < ? ORDER BY id LIMIT ?
 -- name: worker
 SELECT 1 FROM workers WHERE id = ? AND till < ?
 
--- name: bury_worker
+-- name: delete_worker
 DELETE FROM workers WHERE id = ?
 
 -- name: entry

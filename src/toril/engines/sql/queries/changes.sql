@@ -1,13 +1,13 @@
--- What several operations write: entries into `line`, removals, events, run records, figures. Statements for many
+-- What several operations write: entries into `line`, removals, events, run records, minutes. Statements for many
 -- rows have one group of VALUES, which is repeated for as many rows as there are.
 
--- name: unbury_logs
+-- name: forget_dead_letter_logs
 DELETE FROM logs WHERE key IN (SELECT log FROM letters WHERE id IN (VALUES (?)))
 
--- name: unbury_kin
+-- name: forget_dead_letter_children
 DELETE FROM children WHERE parent IN (SELECT kin FROM letters WHERE id IN (VALUES (?)))
 
--- name: bury
+-- name: dead_letter
 INSERT OR REPLACE INTO letters (id, queue, job, cause, failure, failed_at, attempts_made, stalls, started_at, worker,
     name, attempts, priority, added_at, options, metadata, checkpoint, progress, errors, stall_cause, data, grp, log, kin)
 SELECT v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, v.column10, v.column11,
@@ -15,10 +15,10 @@ SELECT v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.colum
     j.data, j.grp, iif(j.logs, -j.key, NULL), iif(json_extract(j.options, '$.parked') IS NULL, NULL, -j.key)
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) v JOIN jobs j ON j.key = v.column1
 
--- name: bury_logs
+-- name: move_logs
 UPDATE OR REPLACE logs SET key = -key WHERE key IN (VALUES (?))
 
--- name: bury_kin
+-- name: move_children
 UPDATE OR REPLACE children SET parent = -parent WHERE parent IN (VALUES (?))
 
 -- name: error

@@ -1,7 +1,8 @@
--- family: parents and children.
+-- flows: parents and children.
 
 -- name: member
-SELECT j.key, j.id, j.place, j.rank, j.priority, j.delay, j.options, j.logs, j.result, a.key IS NOT NULL
+SELECT j.key, j.id AS chosen, j.place, j.rank, j.priority, j.delay, j.options AS options_text, j.logs, j.result,
+    a.key IS NOT NULL AS running
 FROM jobs j LEFT JOIN active a ON a.key = j.key WHERE j.key = ?
 
 -- name: of_keys
@@ -38,10 +39,10 @@ SELECT standing FROM children WHERE parent = ? AND standing IN (0, 1, 2, 3) AND 
 -- name: has_open
 SELECT 1 FROM children WHERE parent = ? AND standing = 0 LIMIT 1
 
--- name: kin
+-- name: dead_letter_children
 SELECT kin FROM letters WHERE id = ?
 
--- name: doom
+-- name: fail_parent
 UPDATE jobs SET delay = 0, options = json_set(coalesce(options, '{}'), '$.deferred', ?) WHERE key = ?
 
 -- name: forgive
@@ -68,7 +69,7 @@ SELECT key FROM line WHERE queue = ? AND place = ? ORDER BY rank LIMIT ? OFFSET 
 -- name: first_open
 SELECT queue, id FROM children WHERE parent = ? AND standing = 0 AND id != '' LIMIT ?
 
--- name: has_letter
+-- name: has_dead_letter
 SELECT 1 FROM letters WHERE id = ?
 
 -- name: count

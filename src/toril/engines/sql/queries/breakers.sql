@@ -1,4 +1,4 @@
--- circuits: breakers by their keys.
+-- breakers: circuits by their keys.
 
 -- name: one
 SELECT circuit FROM circuits WHERE key = ?

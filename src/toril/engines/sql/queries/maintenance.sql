@@ -1,4 +1,4 @@
--- prune, heartbeat, lead, resign, signal, once.
+-- maintenance: prune, heartbeat, lead, resign, signal, once.
 
 -- name: overdue_results
 DELETE FROM results
@@ -10,7 +10,7 @@ DELETE FROM minutes WHERE queue = ? AND minute < ?
 -- name: old_calls
 DELETE FROM calls WHERE sender IN (SELECT sender FROM calls WHERE time <= ? AND sender NOT GLOB ? LIMIT ?)
 
--- name: old_pokes
+-- name: old_worker_calls
 DELETE FROM pokes WHERE worker IN (SELECT worker FROM pokes WHERE time <= ? LIMIT ?)
 
 -- name: dead_workers
@@ -20,7 +20,8 @@ DELETE FROM workers WHERE till <= ?
 DELETE FROM onces WHERE key IN (SELECT key FROM onces WHERE till <= ? LIMIT ?)
 
 -- name: aged
-SELECT g.till, g.key, j.id, j.logs, j.place, j.rank, j.finished_at, j.options FROM ageing g LEFT JOIN jobs j ON j.key = g.key
+SELECT g.till, g.key, j.id AS chosen, j.logs, j.place, j.rank, j.finished_at, j.options AS options_text
+FROM ageing g LEFT JOIN jobs j ON j.key = g.key
 WHERE g.queue = ? AND g.till <= ? ORDER BY g.till LIMIT ?
 
 -- name: forget_aged

@@ -1,7 +1,8 @@
--- Figures: what `Measures` reads, and what the steps that settle jobs record.
+-- metrics: what steps count, and what a snapshot reads.
 
 -- name: next
-SELECT l.rank, j.added_at, j.delay, j.starts, j.started_at, j.options FROM line l JOIN jobs j ON j.key = l.key
+SELECT l.rank, j.added_at, j.delay, j.starts, j.started_at, j.options AS options_text
+FROM line l JOIN jobs j ON j.key = l.key
 WHERE l.queue = ? AND l.place = ? AND l.rank >= ? ORDER BY l.rank LIMIT ?
 
 -- name: slice
@@ -19,3 +20,6 @@ DELETE FROM slices WHERE queue = ? AND step = ? AND slice <= ?
 
 -- name: leader
 SELECT owner FROM leaders WHERE role = ? AND till > ?
+
+-- name: minutes
+SELECT minute, completed, failed FROM minutes WHERE queue = ? AND minute > ? AND minute <= ?
