@@ -71,9 +71,24 @@ def place_parents(tx: Transaction, row: QueueRow, nodes: Sequence[tuple[NewJob, 
         expires = None if job.expires is None else tx.now + job.expires
         order = 0 if job.group is None else next_order(row, job)
         rows.append(
-            (key, job.id, job.name, Place.WAITING_CHILDREN, rank, job.attempts, job.priority, delay, tx.now, expires,
-             text, job.metadata, job.data, job.group, order)
-        )  # fmt: skip
+            (
+                key,
+                job.id,
+                job.name,
+                Place.WAITING_CHILDREN,
+                rank,
+                job.attempts,
+                job.priority,
+                delay,
+                tx.now,
+                expires,
+                text,
+                job.metadata,
+                job.data,
+                job.group,
+                order,
+            )
+        )
         step.enter(key, Place.WAITING_CHILDREN, rank)
     tx.run_all(_SQL["insert_grouped"], rows)
     tx.run_all(_SQL["insert_id"], [(row.key, each[1], each[0]) for each in rows])
@@ -115,10 +130,23 @@ def _add_plain(step: QueueChanges, runs: Sequence[AlikeJobs], count: int) -> lis
     for job, texts in runs:
         expires, options = None if job.expires is None else now + job.expires, options_of(job)
         rows += [
-            (base + number + n, None, job.name, waiting, move + n, job.attempts, 0, 0, now, expires, options,
-             job.metadata, text)
+            (
+                base + number + n,
+                None,
+                job.name,
+                waiting,
+                move + n,
+                job.attempts,
+                0,
+                0,
+                now,
+                expires,
+                options,
+                job.metadata,
+                text,
+            )
             for n, text in enumerate(texts, len(rows) + 1)
-        ]  # fmt: skip
+        ]
     step.tx.run_all(_SQL["insert_job"], rows)
     step.write("enter", [(queue, waiting, move + n, base + number + n, move + n) for n in range(1, count + 1)])
     ids = [str(number + n) for n in range(1, count + 1)]
@@ -222,9 +250,20 @@ class _Adding:
             place, rank, delay = Place.WAITING, row.moves + 1, 0
         text = options_of(job) if self._texts is None else self._texts[identity]
         values = (
-            key, chosen, job.name, place, rank, job.attempts, job.priority, delay, now,
-            None if job.expires is None else now + job.expires, text, job.metadata, job.data,
-        )  # fmt: skip
+            key,
+            chosen,
+            job.name,
+            place,
+            rank,
+            job.attempts,
+            job.priority,
+            delay,
+            now,
+            None if job.expires is None else now + job.expires,
+            text,
+            job.metadata,
+            job.data,
+        )
         self._names.append(job.name)
         if job.group is None:
             self._jobs.append(values)

@@ -164,9 +164,19 @@ class QueueChanges:
     ) -> None:
         """Write back what running changed of a job that will run again."""
         self._writes["stand"].append(
-            (job.key, made, job.stalls, job.starts, job.fence, job.started_at, job.worker, delay,
-             dump_failure(failure) if failure else None, cause)
-        )  # fmt: skip
+            (
+                job.key,
+                made,
+                job.stalls,
+                job.starts,
+                job.fence,
+                job.started_at,
+                job.worker,
+                delay,
+                dump_failure(failure) if failure else None,
+                cause,
+            )
+        )
 
     def note_error(self, job: JobFacts, failure: Failure, *, made: int) -> None:
         """Keep the error of an attempt that is followed by another."""
@@ -216,10 +226,23 @@ class QueueChanges:
         self._ended[ending] += 1
         self.event(kind, job.id, failedReason=reason)
         self._writes["run"].append(
-            (run_key(row.key, ending, row.total(ending)), job.id, job.name, cause.value, job.added_at,
-             job.started_at, self.tx.now, made, job.stalls, job.worker, reason, whole, job.options.subject,
-             job.options.flow)
-        )  # fmt: skip
+            (
+                run_key(row.key, ending, row.total(ending)),
+                job.id,
+                job.name,
+                cause.value,
+                job.added_at,
+                job.started_at,
+                self.tx.now,
+                made,
+                job.stalls,
+                job.worker,
+                reason,
+                whole,
+                job.options.subject,
+                job.options.flow,
+            )
+        )
         options = job.options
         if options.dedup is not None and options.dedup.key is not None:
             self.ended_keys.append((job.key, options.dedup.key))
@@ -250,9 +273,20 @@ class QueueChanges:
         self._writes["forget_dead_letter_logs"].append((identity,))
         self._writes["forget_dead_letter_children"].append((identity,))
         self._writes["dead_letter"].append(
-            (job.key, identity, self.row.name, job.id, cause.value, dump_failure(failure), self.tx.now, made,
-             job.stalls, job.started_at, job.worker)
-        )  # fmt: skip
+            (
+                job.key,
+                identity,
+                self.row.name,
+                job.id,
+                cause.value,
+                dump_failure(failure),
+                self.tx.now,
+                made,
+                job.stalls,
+                job.started_at,
+                job.worker,
+            )
+        )
         if job.logs:
             self._writes["move_logs"].append((job.key,))
         if job.options.parked is not None:
@@ -266,9 +300,21 @@ class QueueChanges:
         rank = finished_rank(now, self.row.moves + 1)
         self.enter(job.key, place, rank)
         self._writes["keep"].append(
-            (job.key, place, rank, made, job.stalls, job.starts, job.fence, job.started_at, now, job.worker, result,
-             dump_failure(failure) if failure else None)
-        )  # fmt: skip
+            (
+                job.key,
+                place,
+                rank,
+                made,
+                job.stalls,
+                job.starts,
+                job.fence,
+                job.started_at,
+                now,
+                job.worker,
+                result,
+                dump_failure(failure) if failure else None,
+            )
+        )
         self._trims.setdefault(place, []).append(keep)
         if (age := age_ms(keep)) is not None:
             self._writes["age"].append((self.row.key, now + age + 1, job.key))

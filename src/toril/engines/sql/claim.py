@@ -197,11 +197,30 @@ def _grant(step: QueueChanges, claim: Claim, place: int, ready: Sequence[ReadyJo
             groups.append(job.group_name)
         leases.append((job.key, queue, deadline, token, worker, now, fence, suspect, stalls_allowed))
         lease = Lease(name, job_id(job.key, job.chosen), token)
-        claimed.append(Claimed(
-            lease, job.name, job.data, job.starts + 1, fence, job.max_attempts, job.attempts_made, job.stalls,
-            job.added_at, job.delay, job.priority, options.timeout, options.backoff, job.metadata, job.checkpoint,
-            suspect, options.breaker, options.subject, options.parked or 0, options.trace,
-        ))  # fmt: skip
+        claimed.append(
+            Claimed(
+                lease,
+                job.name,
+                job.data,
+                job.starts + 1,
+                fence,
+                job.max_attempts,
+                job.attempts_made,
+                job.stalls,
+                job.added_at,
+                job.delay,
+                job.priority,
+                options.timeout,
+                options.backoff,
+                job.metadata,
+                job.checkpoint,
+                suspect,
+                options.breaker,
+                options.subject,
+                options.parked or 0,
+                options.trace,
+            )
+        )
     step.row.claims = fence
     step.row.active += len(leases)
     step.tx.run_all(_SQL["hold"], leases)

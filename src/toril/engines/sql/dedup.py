@@ -114,19 +114,47 @@ def next_jobs(tx: Transaction, row: QueueRow, ended: list[tuple[int, str]]) -> l
 
 
 def dump_next(job: NewJob) -> str:
-    return json.dumps(NextJob(
-        job.name, job.data, job.id, job.delay, job.due, job.priority, job.lifo, job.attempts, job.expires, job.metadata,
-        options_of(job), job.group,
-    ))  # fmt: skip
+    return json.dumps(
+        NextJob(
+            job.name,
+            job.data,
+            job.id,
+            job.delay,
+            job.due,
+            job.priority,
+            job.lifo,
+            job.attempts,
+            job.expires,
+            job.metadata,
+            options_of(job),
+            job.group,
+        )
+    )
 
 
 def load_next(text: str) -> NewJob:
     job = NextJob._make(json.loads(text))
     options = load_options(job.options)
     return NewJob(
-        name=job.name, data=job.data, id=job.id, delay=job.delay, due=job.due, priority=job.priority, lifo=job.lifo,
-        attempts=job.attempts, expires=job.expires, metadata=job.metadata, backoff=options.backoff,
-        timeout=options.timeout, keep_completed=options.keep_completed, keep_failed=options.keep_failed,
-        keep_logs=options.keep_logs, result_ttl=options.result_ttl, dedup=options.dedup, breaker=options.breaker,
-        subject=options.subject, trace=options.trace, group=job.group,
-    )  # fmt: skip
+        name=job.name,
+        data=job.data,
+        id=job.id,
+        delay=job.delay,
+        due=job.due,
+        priority=job.priority,
+        lifo=job.lifo,
+        attempts=job.attempts,
+        expires=job.expires,
+        metadata=job.metadata,
+        backoff=options.backoff,
+        timeout=options.timeout,
+        keep_completed=options.keep_completed,
+        keep_failed=options.keep_failed,
+        keep_logs=options.keep_logs,
+        result_ttl=options.result_ttl,
+        dedup=options.dedup,
+        breaker=options.breaker,
+        subject=options.subject,
+        trace=options.trace,
+        group=job.group,
+    )

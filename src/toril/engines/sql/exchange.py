@@ -68,11 +68,19 @@ def exchange(tx: Transaction, queue: str, batch: Sequence[Settlement], claim: Cl
     if before is not None:
         return Exchanged(_recall(tx, queue, claim.token, RememberedExchange._make(before)))
     answer = _exchange(tx, queue, batch, claim)
-    remember(tx, call, RememberedExchange(
-        [verdict.value for verdict in answer.verdicts], [job.lease.id for job in answer.jobs], answer.now,
-        answer.wake_at, answer.blocked_by, answer.suspects,
-        [[each.id, each.name, dump_failure(each.failure)] for each in answer.unstarted],
-    ))  # fmt: skip
+    remember(
+        tx,
+        call,
+        RememberedExchange(
+            [verdict.value for verdict in answer.verdicts],
+            [job.lease.id for job in answer.jobs],
+            answer.now,
+            answer.wake_at,
+            answer.blocked_by,
+            answer.suspects,
+            [[each.id, each.name, dump_failure(each.failure)] for each in answer.unstarted],
+        ),
+    )
     more = len(answer.jobs) == claim.want or (answer.jobs[:1] and answer.jobs[0].suspect)
     row = tx.queue(queue)
     return Exchanged(answer, None if more else f"{row.key}.{row.arrivals}")
@@ -115,8 +123,24 @@ def _unstarted(identity: str, name: str, text: str) -> Unstarted:
 def _claimed(queue: str, token: str, job: HeldAgain) -> Claimed:
     options = load_options(job.options_text)
     return Claimed(
-        Lease(queue, job_id(job.key, job.chosen), token), job.name, job.data, job.starts, job.fence, job.max_attempts,
-        job.attempts_made, job.stalls, job.added_at, job.delay, job.priority, options.timeout, options.backoff,
-        job.metadata, job.checkpoint, bool(job.alone), options.breaker, options.subject, options.parked or 0,
+        Lease(queue, job_id(job.key, job.chosen), token),
+        job.name,
+        job.data,
+        job.starts,
+        job.fence,
+        job.max_attempts,
+        job.attempts_made,
+        job.stalls,
+        job.added_at,
+        job.delay,
+        job.priority,
+        options.timeout,
+        options.backoff,
+        job.metadata,
+        job.checkpoint,
+        bool(job.alone),
+        options.breaker,
+        options.subject,
+        options.parked or 0,
         options.trace,
-    )  # fmt: skip
+    )

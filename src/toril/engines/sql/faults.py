@@ -85,12 +85,14 @@ def _active(tx: Transaction, row: QueueRow, after: Position) -> Scanned:
     found = tx.all(_SQL["active"], (row.key, *(after or (-1,)), _PAGE))
     faults = [
         Fault(
-            kind=FaultKind.LOST if known else FaultKind.GHOST, queue=row.name, subject=job_id(key, chosen),
+            kind=FaultKind.LOST if known else FaultKind.GHOST,
+            queue=row.name,
+            subject=job_id(key, chosen),
             place=f"active:{key}",
         )
         for key, known, chosen, deadline in found
         if not known or deadline + _PATIENCE < tx.now
-    ]  # fmt: skip
+    ]
     return faults, [found[-1][0]] if len(found) == _PAGE else None
 
 

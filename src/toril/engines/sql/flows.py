@@ -77,9 +77,15 @@ class SqlFlows:
         self._steps = steps
 
     async def add(
-        self, nodes: Sequence[FlowNode], *, held: Sequence[JobRef] = (), hold_for: int = BUILDING,
-        closed: Sequence[JobRef] = (), call: Call | None = None, now: int | None = None,
-    ) -> list[Added]:  # fmt: skip
+        self,
+        nodes: Sequence[FlowNode],
+        *,
+        held: Sequence[JobRef] = (),
+        hold_for: int = BUILDING,
+        closed: Sequence[JobRef] = (),
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> list[Added]:
         op = partial(add_flow, nodes=nodes, held=held, hold_for=hold_for, closed=closed, call=call)
         return await self._steps.write(op, now, grows=True)
 
@@ -519,12 +525,15 @@ class FlowInsert:
                 tx.run(_SQL["parked"], (0, stored.key))
                 tx.queue(ref.queue).flows = 1
         numbers = {key: itertools.count(tx.one(_SQL["last_number"], (key,))[0] + 1) for key in keys.values()}
-        tx.run_all(_SQL["add_child"], [
-            (key, *self._standing(node, there), next(numbers[key]), node.job.name)
-            for node, there in self._new_children
-            if node.parent is not None
-            for key in (keys[node.parent],)
-        ])  # fmt: skip
+        tx.run_all(
+            _SQL["add_child"],
+            [
+                (key, *self._standing(node, there), next(numbers[key]), node.job.name)
+                for node, there in self._new_children
+                if node.parent is not None
+                for key in (keys[node.parent],)
+            ],
+        )
 
     def _key(self, ref: JobRef) -> int:
         stored = self.parents[ref]

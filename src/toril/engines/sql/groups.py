@@ -364,10 +364,14 @@ def _own(tx: Transaction, row: QueueRow, name: str) -> GroupRow:
 def _view(tx: Transaction, row: QueueRow, name: str) -> GroupRow:
     group = read(tx, row, [name])[name]
     return GroupRow(
-        name=name, waiting=waiting(tx, row, name), running=int(tx.one(_SQL["running"], (row.key, name))[0]),
-        limits=group.limits, own=_own(tx, row, name).own, paused=group.paused,
+        name=name,
+        waiting=waiting(tx, row, name),
+        running=int(tx.one(_SQL["running"], (row.key, name))[0]),
+        limits=group.limits,
+        own=_own(tx, row, name).own,
+        paused=group.paused,
         till=group.till if group.left < 1 else None,
-    )  # fmt: skip
+    )
 
 
 def group_blockers(tx: Transaction, row: QueueRow, identity: str) -> GroupBlockers | None:
@@ -381,7 +385,11 @@ def group_blockers(tx: Transaction, row: QueueRow, identity: str) -> GroupBlocke
     parked = tx.one(_PLACE_OF, (key,))[0] <= Place.PARKED
     holders = tx.all(_SQL["holders"], (row.key, name, view.limits.concurrency or 0))
     return GroupBlockers(
-        name=name, let_in=not parked, holders=tuple(job_id(each, chosen) for each, chosen in holders),
-        ahead=int(tx.one(_SQL["ahead"], (row.key, name, priority, order))[0]) if parked else 0, limits=view.limits,
-        paused=view.paused, till=view.till,
-    )  # fmt: skip
+        name=name,
+        let_in=not parked,
+        holders=tuple(job_id(each, chosen) for each, chosen in holders),
+        ahead=int(tx.one(_SQL["ahead"], (row.key, name, priority, order))[0]) if parked else 0,
+        limits=view.limits,
+        paused=view.paused,
+        till=view.till,
+    )

@@ -188,26 +188,64 @@ def record_of(queue: str, job: StoredJob) -> JobRow:
     options = load_options(job.options_text)
     state = STATE_OF[job.place] if job.deadline is None else State.ACTIVE
     return JobRow(
-        queue=queue, id=job.id, name=job.name, data=job.data, state=state, max_attempts=job.max_attempts,
-        attempts_made=job.attempts_made, stalls=job.stalls, starts=job.starts, fence=job.fence, priority=job.priority,
-        delay=job.delay, due=due_of(job.rank) if state is State.DELAYED else None, backoff=options.backoff,
-        timeout=options.timeout, expires_at=job.expires_at, keep_completed=options.keep_completed,
-        keep_failed=options.keep_failed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
-        breaker=options.breaker, subject=options.subject, metadata=job.metadata, checkpoint=job.checkpoint,
-        progress=job.progress, result=job.result, failure=load_failure(job.failure), stall_cause=job.stall_cause,
-        cancelling=job.cancelling, worker=job.worker, added_at=job.added_at, started_at=job.started_at,
-        finished_at=job.finished_at, deadline=job.deadline, group=job.group_name, unreadable=options.fault,
+        queue=queue,
+        id=job.id,
+        name=job.name,
+        data=job.data,
+        state=state,
+        max_attempts=job.max_attempts,
+        attempts_made=job.attempts_made,
+        stalls=job.stalls,
+        starts=job.starts,
+        fence=job.fence,
+        priority=job.priority,
+        delay=job.delay,
+        due=due_of(job.rank) if state is State.DELAYED else None,
+        backoff=options.backoff,
+        timeout=options.timeout,
+        expires_at=job.expires_at,
+        keep_completed=options.keep_completed,
+        keep_failed=options.keep_failed,
+        keep_logs=options.keep_logs,
+        result_ttl=options.result_ttl,
+        breaker=options.breaker,
+        subject=options.subject,
+        metadata=job.metadata,
+        checkpoint=job.checkpoint,
+        progress=job.progress,
+        result=job.result,
+        failure=load_failure(job.failure),
+        stall_cause=job.stall_cause,
+        cancelling=job.cancelling,
+        worker=job.worker,
+        added_at=job.added_at,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+        deadline=job.deadline,
+        group=job.group_name,
+        unreadable=options.fault,
         parent=None if options.parent is None else JobRef(options.parent.queue, options.parent.id),
-    )  # fmt: skip
+    )
 
 
 def run_of(ending: RunStatus, run: StoredRun) -> RunRow:
     return RunRow(
-        id=run.id, name=run.name, ending=ending, cause=Cause(run.cause), added_at=run.added_at,
-        started_at=run.started_at, finished_at=run.finished_at, attempts_made=run.attempts_made, stalls=run.stalls,
-        worker=run.worker, text=run.text, whole=bool(run.whole), subject=run.subject,
-        parent=JobRef(*run.parent.split(":", 1)) if run.parent else None, flow=run.parent is not None,
-    )  # fmt: skip
+        id=run.id,
+        name=run.name,
+        ending=ending,
+        cause=Cause(run.cause),
+        added_at=run.added_at,
+        started_at=run.started_at,
+        finished_at=run.finished_at,
+        attempts_made=run.attempts_made,
+        stalls=run.stalls,
+        worker=run.worker,
+        text=run.text,
+        whole=bool(run.whole),
+        subject=run.subject,
+        parent=JobRef(*run.parent.split(":", 1)) if run.parent else None,
+        flow=run.parent is not None,
+    )
 
 
 def _events_of(before: int, row: StoredEvents) -> list[EventRow]:
@@ -223,12 +261,21 @@ def worker_of(row: tuple[Any, ...]) -> WorkerRow:
     identity, seen_at, orders, text = row
     beat = json.loads(text)
     return WorkerRow(
-        id=identity, queues=tuple(beat["queues"]), slots=beat["slots"], running=beat["running"], host=beat["host"],
-        pid=beat["pid"], version=beat["version"], started_at=beat["started_at"], seen_at=seen_at,
-        orders=tuple(word for word in orders.split() if StackRequest.read(word) is None), lag=beat["lag"],
+        id=identity,
+        queues=tuple(beat["queues"]),
+        slots=beat["slots"],
+        running=beat["running"],
+        host=beat["host"],
+        pid=beat["pid"],
+        version=beat["version"],
+        started_at=beat["started_at"],
+        seen_at=seen_at,
+        orders=tuple(word for word in orders.split() if StackRequest.read(word) is None),
+        lag=beat["lag"],
         queue_slots={queue: (slots, used) for queue, (slots, used) in beat["queue_slots"].items()},
-        stacks=beat["stacks"], silent=beat["silent"],
-    )  # fmt: skip
+        stacks=beat["stacks"],
+        silent=beat["silent"],
+    )
 
 
 def _ended_job(job: StoredJob) -> Ended:
@@ -264,17 +311,26 @@ def queue_view(tx: Transaction, name: str) -> QueueSummary:
             name=name, counts=Counts(), settings=Settings(), completed_total=0, failed_total=0, cancelled_total=0
         )
     return QueueSummary(
-        name=name, counts=_counts(row), settings=settings_of(row, tx.now), completed_total=row.completed_total,
-        failed_total=row.failed_total, cancelled_total=row.cancelled_total,
-    )  # fmt: skip
+        name=name,
+        counts=_counts(row),
+        settings=settings_of(row, tx.now),
+        completed_total=row.completed_total,
+        failed_total=row.failed_total,
+        cancelled_total=row.cancelled_total,
+    )
 
 
 def _counts(row: QueueRow) -> Counts:
     return Counts(
-        waiting=row.waiting + row.suspects + row.parked, prioritized=row.prioritized, active=row.active,
+        waiting=row.waiting + row.suspects + row.parked,
+        prioritized=row.prioritized,
+        active=row.active,
         delayed=row.delayed,
-        waiting_children=row.waiting_children, completed=row.completed, failed=row.failed, paused=bool(row.paused),
-    )  # fmt: skip
+        waiting_children=row.waiting_children,
+        completed=row.completed,
+        failed=row.failed,
+        paused=bool(row.paused),
+    )
 
 
 def jobs(tx: Transaction, name: str, ids: Sequence[str]) -> list[JobRow | None]:

@@ -120,10 +120,15 @@ def _queue_snapshot(tx: Transaction, name: str, window: MetricsWindow) -> QueueS
     view, row = queue_view(tx, name), tx.find(name)
     slices, total = ({}, MetricTotals()) if row is None else _counted(tx, row, window)
     return QueueSnapshot(
-        name=name, counts=view.counts, oldest=None if row is None else _oldest(tx, row),
-        completed_total=view.completed_total, failed_total=view.failed_total,
-        minutes=_minutes(tx, name, window.minutes), slices=slices, total=total,
-    )  # fmt: skip
+        name=name,
+        counts=view.counts,
+        oldest=None if row is None else _oldest(tx, row),
+        completed_total=view.completed_total,
+        failed_total=view.failed_total,
+        minutes=_minutes(tx, name, window.minutes),
+        slices=slices,
+        total=total,
+    )
 
 
 def _counted(tx: Transaction, row: QueueRow, window: MetricsWindow) -> tuple[dict[int, MetricTotals], MetricTotals]:

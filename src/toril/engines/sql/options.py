@@ -128,9 +128,16 @@ def dump_transferred(job: TransferJob) -> str | None:
     if job.wire is not None and not _is_object(job.wire):
         return job.wire
     text = _dump(
-        job.backoff, job.timeout, job.keep_completed, job.keep_failed, job.keep_logs, job.result_ttl, job.dedup,
-        job.breaker, job.subject,
-    )  # fmt: skip
+        job.backoff,
+        job.timeout,
+        job.keep_completed,
+        job.keep_failed,
+        job.keep_logs,
+        job.result_ttl,
+        job.dedup,
+        job.breaker,
+        job.subject,
+    )
     parent = None if job.parent is None else ParentLink(job.parent.queue, job.parent.id, job.on_failure.value)
     own = {"trace": job.trace, "deferred": job.deferred, "ready": job.ready}
     said = {name: value for name, value in own.items() if value is not None}
@@ -155,14 +162,27 @@ def with_flow(text: str | None, *, parent: ParentLink | None = None, parked: int
 
 @lru_cache(maxsize=512)
 def _dump(
-    backoff: Backoff | None, timeout: int | None, completed: Keep, failed: Keep, logs: int, ttl: int | None,
-    dedup: Dedup | None, breaker: str | None, subject: str | None,
-) -> str | None:  # fmt: skip
+    backoff: Backoff | None,
+    timeout: int | None,
+    completed: Keep,
+    failed: Keep,
+    logs: int,
+    ttl: int | None,
+    dedup: Dedup | None,
+    breaker: str | None,
+    subject: str | None,
+) -> str | None:
     given: dict[str, Any] = {}
     if backoff is not None:
         given["backoff"] = [
-            backoff.kind, backoff.delay, backoff.cap, backoff.jitter, backoff.strategy, backoff.on, backoff.give_up_on,
-        ]  # fmt: skip
+            backoff.kind,
+            backoff.delay,
+            backoff.cap,
+            backoff.jitter,
+            backoff.strategy,
+            backoff.on,
+            backoff.give_up_on,
+        ]
     if timeout is not None:
         given["timeout"] = timeout
     if completed != REMOVE:

@@ -165,12 +165,25 @@ def _replay(step: QueueChanges, dead: DeadLetterRow, change: Replay, done: list[
     elif dead.group is not None:
         place, rank = Place.PARKED, row.orders
         step.touch(dead.group)
-    tx.run(_SQL["insert_job"], (
-        key, chosen, dead.name, place, rank, change.attempts or dead.max_attempts, dead.priority, dead.added_at,
-        dump_options(replace(dead, backoff=change.backoff or dead.backoff), tx.now), dead.metadata,
-        dead.checkpoint, dead.data if change.data is None else change.data, dead.group,
-        0 if dead.group is None else row.orders,
-    ))  # fmt: skip
+    tx.run(
+        _SQL["insert_job"],
+        (
+            key,
+            chosen,
+            dead.name,
+            place,
+            rank,
+            change.attempts or dead.max_attempts,
+            dead.priority,
+            dead.added_at,
+            dump_options(replace(dead, backoff=change.backoff or dead.backoff), tx.now),
+            dead.metadata,
+            dead.checkpoint,
+            dead.data if change.data is None else change.data,
+            dead.group,
+            0 if dead.group is None else row.orders,
+        ),
+    )
     tx.run(_SQL["forget_result"], (row.key, dead.job_id))
     if children_key is not None:
         row.flows = 1
@@ -231,14 +244,33 @@ def find_dead_letters(tx: Transaction, ids: Sequence[str]) -> dict[str, DeadLett
 def dead_letter_of(row: StoredDeadLetter) -> DeadLetterRow:
     options = load_options(row.options_text)
     return DeadLetterRow(
-        id=row.id, queue=row.queue, job_id=row.job, name=row.name, data=row.data, cause=Cause(row.cause),
-        failure=load_failure(row.failure) or Failure("unknown"), failed_at=row.failed_at,
-        max_attempts=row.max_attempts, attempts_made=row.attempts_made, stalls=row.stalls, stall_cause=row.stall_cause,
-        worker=row.worker, added_at=row.added_at, started_at=row.started_at, priority=row.priority,
-        backoff=options.backoff, timeout=options.timeout, keep_completed=options.keep_completed,
-        keep_logs=options.keep_logs, result_ttl=options.result_ttl,
+        id=row.id,
+        queue=row.queue,
+        job_id=row.job,
+        name=row.name,
+        data=row.data,
+        cause=Cause(row.cause),
+        failure=load_failure(row.failure) or Failure("unknown"),
+        failed_at=row.failed_at,
+        max_attempts=row.max_attempts,
+        attempts_made=row.attempts_made,
+        stalls=row.stalls,
+        stall_cause=row.stall_cause,
+        worker=row.worker,
+        added_at=row.added_at,
+        started_at=row.started_at,
+        priority=row.priority,
+        backoff=options.backoff,
+        timeout=options.timeout,
+        keep_completed=options.keep_completed,
+        keep_logs=options.keep_logs,
+        result_ttl=options.result_ttl,
         parent=None if options.parent is None else JobRef(options.parent.queue, options.parent.id),
         on_failure=OnFailure.FAIL if options.parent is None else OnFailure(options.parent.policy),
-        breaker=options.breaker, subject=options.subject, metadata=row.metadata, checkpoint=row.checkpoint,
-        progress=row.progress, group=row.group_name,
-    )  # fmt: skip
+        breaker=options.breaker,
+        subject=options.subject,
+        metadata=row.metadata,
+        checkpoint=row.checkpoint,
+        progress=row.progress,
+        group=row.group_name,
+    )

@@ -112,9 +112,15 @@ class SqlSchedules:
         return await self._steps.write(op, now, grows=True)
 
     async def advance(
-        self, queue: str, schedule: str, *, since: int, to: int | None, started: str | None = None,
+        self,
+        queue: str,
+        schedule: str,
+        *,
+        since: int,
+        to: int | None,
+        started: str | None = None,
         now: int | None = None,
-    ) -> Moved:  # fmt: skip
+    ) -> Moved:
         op = partial(
             _advance, queue=check_queue_name(queue), schedule=schedule, since=since, to=to, started=started is not None
         )
@@ -257,11 +263,24 @@ def drop_run(step: QueueChanges, schedule: str) -> None:
 def run_job(schedule: Schedule, slot: int) -> NewJob:
     job = schedule.job
     return NewJob(
-        name=job.name, data=job.data, id=run_id(schedule.id, slot), due=slot, priority=job.priority,
-        attempts=job.attempts, backoff=job.backoff, timeout=job.timeout, expires=job.expires,
-        keep_completed=job.keep_completed, keep_failed=job.keep_failed, keep_logs=job.keep_logs,
-        result_ttl=job.result_ttl, metadata=job.metadata, breaker=job.breaker, subject=job.subject, group=job.group,
-    )  # fmt: skip
+        name=job.name,
+        data=job.data,
+        id=run_id(schedule.id, slot),
+        due=slot,
+        priority=job.priority,
+        attempts=job.attempts,
+        backoff=job.backoff,
+        timeout=job.timeout,
+        expires=job.expires,
+        keep_completed=job.keep_completed,
+        keep_failed=job.keep_failed,
+        keep_logs=job.keep_logs,
+        result_ttl=job.result_ttl,
+        metadata=job.metadata,
+        breaker=job.breaker,
+        subject=job.subject,
+        group=job.group,
+    )
 
 
 def timing_of(schedule: Schedule) -> str:
@@ -270,9 +289,18 @@ def timing_of(schedule: Schedule) -> str:
 
 def template_of(schedule: Schedule) -> str:
     job = schedule.job
-    return json.dumps(Template(
-        job.name, job.data, job.priority, job.attempts, job.expires, job.metadata, options_of(job), job.group,
-    ))  # fmt: skip
+    return json.dumps(
+        Template(
+            job.name,
+            job.data,
+            job.priority,
+            job.attempts,
+            job.expires,
+            job.metadata,
+            options_of(job),
+            job.group,
+        )
+    )
 
 
 def view_of(queue: str, row: StoredSchedule) -> ScheduleRow:
@@ -293,8 +321,19 @@ def view_of(queue: str, row: StoredSchedule) -> ScheduleRow:
 def _job(template: Template) -> NewJob:
     options = load_options(template.options)
     return NewJob(
-        name=template.name, data=template.data, priority=template.priority, attempts=template.attempts,
-        expires=template.expires, metadata=template.metadata, backoff=options.backoff, timeout=options.timeout,
-        keep_completed=options.keep_completed, keep_failed=options.keep_failed, keep_logs=options.keep_logs,
-        result_ttl=options.result_ttl, breaker=options.breaker, subject=options.subject, group=template.group,
-    )  # fmt: skip
+        name=template.name,
+        data=template.data,
+        priority=template.priority,
+        attempts=template.attempts,
+        expires=template.expires,
+        metadata=template.metadata,
+        backoff=options.backoff,
+        timeout=options.timeout,
+        keep_completed=options.keep_completed,
+        keep_failed=options.keep_failed,
+        keep_logs=options.keep_logs,
+        result_ttl=options.result_ttl,
+        breaker=options.breaker,
+        subject=options.subject,
+        group=template.group,
+    )

@@ -54,10 +54,24 @@ def complete(step: QueueChanges, ended: Sequence[tuple[Held, str, Completed]]) -
             text, whole = shortened(outcome.summary)[0], False
         number += 1
         own = DEFAULTS if row.options_text is None else load_options(row.options_text)
-        runs.append((
-            number, identity, row.name, "completed", row.added_at, row.started_at, now, row.attempts_made + 1,
-            row.stalls, row.worker, text, whole, own.subject, own.flow,
-        ))  # fmt: skip
+        runs.append(
+            (
+                number,
+                identity,
+                row.name,
+                "completed",
+                row.added_at,
+                row.started_at,
+                now,
+                row.attempts_made + 1,
+                row.stalls,
+                row.worker,
+                text,
+                whole,
+                own.subject,
+                own.flow,
+            )
+        )
         if row.options_text is None and row.chosen is None and not row.logs:
             removed.append(row.key)  # by far the most: nothing is kept of it but the record
         else:

@@ -217,22 +217,53 @@ def _job(queue: str, row: list[Any], lines: list[str], children: list[Any], keys
     options = load_options(job.options_text)
     parent = options.parent
     return TransferJob(
-        queue=queue, id=job.id, name=job.name, data=job.data, state=STATE_OF[job.place],
+        queue=queue,
+        id=job.id,
+        name=job.name,
+        data=job.data,
+        state=STATE_OF[job.place],
         suspect=job.place in {Place.SUSPECT, Place.PARKED_SUSPECT},
-        due=due_of(job.rank) if job.place == Place.DELAYED else None, max_attempts=job.max_attempts,
-        attempts_made=job.attempts_made, stalls=job.stalls, starts=job.starts, fence=job.fence, priority=job.priority,
-        delay=job.delay, added_at=job.added_at, started_at=job.started_at, finished_at=job.finished_at,
-        expires_at=job.expires_at, worker=job.worker, metadata=job.metadata, checkpoint=job.checkpoint,
-        progress=job.progress, failure=load_failure(job.failure), stall_cause=job.stall_cause, result=job.result,
-        group=job.group_name, backoff=options.backoff, timeout=options.timeout, keep_completed=options.keep_completed,
-        keep_failed=options.keep_failed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
-        dedup=options.dedup, breaker=options.breaker, subject=options.subject, trace=options.trace,
+        due=due_of(job.rank) if job.place == Place.DELAYED else None,
+        max_attempts=job.max_attempts,
+        attempts_made=job.attempts_made,
+        stalls=job.stalls,
+        starts=job.starts,
+        fence=job.fence,
+        priority=job.priority,
+        delay=job.delay,
+        added_at=job.added_at,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+        expires_at=job.expires_at,
+        worker=job.worker,
+        metadata=job.metadata,
+        checkpoint=job.checkpoint,
+        progress=job.progress,
+        failure=load_failure(job.failure),
+        stall_cause=job.stall_cause,
+        result=job.result,
+        group=job.group_name,
+        backoff=options.backoff,
+        timeout=options.timeout,
+        keep_completed=options.keep_completed,
+        keep_failed=options.keep_failed,
+        keep_logs=options.keep_logs,
+        result_ttl=options.result_ttl,
+        dedup=options.dedup,
+        breaker=options.breaker,
+        subject=options.subject,
+        trace=options.trace,
         parent=None if parent is None else JobRef(parent.queue, parent.id),
-        on_failure=OnFailure.FAIL if parent is None else OnFailure(parent.policy), parked=options.parked,
-        deferred=options.deferred, ready=options.ready, logs=tuple(lines), errors=load_errors(job.errors),
-        children=_children(children), held=_owned_key(StoredKey._make(keys[0])) if keys else None,
+        on_failure=OnFailure.FAIL if parent is None else OnFailure(parent.policy),
+        parked=options.parked,
+        deferred=options.deferred,
+        ready=options.ready,
+        logs=tuple(lines),
+        errors=load_errors(job.errors),
+        children=_children(children),
+        held=_owned_key(StoredKey._make(keys[0])) if keys else None,
         wire=None if options.fault is None else job.options_text,
-    )  # fmt: skip
+    )
 
 
 def _owned_key(key: StoredKey) -> OwnedKey:
@@ -264,14 +295,20 @@ def _settings_text(
     for name, time, count in of_groups:
         group_starts.setdefault(name, []).append((time, count))
     return TransferSettings(
-        queue=queue, paused=bool(settings.paused), concurrency=settings.concurrency, rate=load_rate(settings.rate),
-        max_waiting=settings.max_waiting, held_till=settings.held_till or None,
+        queue=queue,
+        paused=bool(settings.paused),
+        concurrency=settings.concurrency,
+        rate=load_rate(settings.rate),
+        max_waiting=settings.max_waiting,
+        held_till=settings.held_till or None,
         groups_set=None if by_hand is None else GroupLimits.load(by_hand),
         groups_declared=None if declared is None else GroupLimits.load(declared),
         groups={name: (GroupLimits.load(limits), bool(stopped)) for name, limits, stopped in groups},
-        numbers=counted[0], fences=counted[1], starts=tuple((time, count) for time, count in starts),
+        numbers=counted[0],
+        fences=counted[1],
+        starts=tuple((time, count) for time, count in starts),
         group_starts=group_starts,
-    )  # fmt: skip
+    )
 
 
 def _records_text(queue: str, *content: Any) -> TransferRecords:
@@ -382,9 +419,12 @@ class JobExporter:
             members[at] = found
             yield found
             parent = None if options.parent is None else self._key(options.parent.queue, options.parent.id)
-            if options.parent is not None and parent is not None and not found.row.has_ended and self._tx.one(
-                _SQL["is_open"], (parent, name, found.row.id)
-            ):  # fmt: skip
+            if (
+                options.parent is not None
+                and parent is not None
+                and not found.row.has_ended
+                and self._tx.one(_SQL["is_open"], (parent, name, found.row.id))
+            ):
                 ahead.append((options.parent.queue, parent))
             for child in found.children:
                 open_child = self._key(child.queue, child.id) if not child.standing else None

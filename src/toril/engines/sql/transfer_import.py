@@ -119,10 +119,21 @@ def _put_runs(tx: Transaction, row: QueueRow, parcel: TransferRecords) -> None:
 
 def _stored(run: RunRow) -> StoredRun:
     return StoredRun(
-        0, run.id, run.name, run.cause.value, run.added_at, run.started_at, run.finished_at, run.attempts_made,
-        run.stalls, run.worker, run.text, int(run.whole), run.subject,
+        0,
+        run.id,
+        run.name,
+        run.cause.value,
+        run.added_at,
+        run.started_at,
+        run.finished_at,
+        run.attempts_made,
+        run.stalls,
+        run.worker,
+        run.text,
+        int(run.whole),
+        run.subject,
         str(run.parent) if run.parent is not None else "" if run.flow else None,
-    )  # fmt: skip
+    )
 
 
 _FORGET_RESULT: Final = statement("dead_letters", "forget_result")
@@ -204,13 +215,40 @@ class _Import:
         row.last_number = max(row.last_number, key - first_key(row.key))
         row.claims = max(row.claims, job.fence)
         place, rank, order = self._spot(step, job)
-        tx.run(_SQL["insert_job"], (
-            key, chosen, job.name, job.data, place, rank, job.max_attempts, job.attempts_made, job.stalls, job.starts,
-            job.fence, job.priority, job.delay, job.expires_at, dump_transferred(job), job.metadata, job.checkpoint,
-            job.progress, job.result, dump_failure(job.failure) if job.failure else None, job.stall_cause, job.worker,
-            job.added_at, job.started_at, job.finished_at, job.group, order, len(job.logs),
-            dump_errors(job.errors),
-        ))  # fmt: skip
+        tx.run(
+            _SQL["insert_job"],
+            (
+                key,
+                chosen,
+                job.name,
+                job.data,
+                place,
+                rank,
+                job.max_attempts,
+                job.attempts_made,
+                job.stalls,
+                job.starts,
+                job.fence,
+                job.priority,
+                job.delay,
+                job.expires_at,
+                dump_transferred(job),
+                job.metadata,
+                job.checkpoint,
+                job.progress,
+                job.result,
+                dump_failure(job.failure) if job.failure else None,
+                job.stall_cause,
+                job.worker,
+                job.added_at,
+                job.started_at,
+                job.finished_at,
+                job.group,
+                order,
+                len(job.logs),
+                dump_errors(job.errors),
+            ),
+        )
         step.enter(key, place, rank)
         step.arrived()
         self._put_belongings(step, job, key)
@@ -267,13 +305,35 @@ class _Import:
         if parcel.children or parcel.logs:
             row.last_number += 1
             key = -(first_key(row.key) + row.last_number)
-        stored = self._tx.run(_SQL["insert_dead_letter"], (
-            dead.id, dead.queue, dead.job_id, dead.name, dead.data, dead.cause.value,
-            dump_failure(dead.failure), dead.failed_at, dead.max_attempts, dead.attempts_made, dead.stalls,
-            dead.stall_cause, dead.worker, dead.added_at, dead.started_at, dead.priority,
-            dump_options(dead, dead.failed_at), dead.metadata, dead.checkpoint, dead.progress,
-            dead.group, dump_errors(parcel.errors), key if parcel.logs else None, key if parcel.children else None,
-        ))  # fmt: skip
+        stored = self._tx.run(
+            _SQL["insert_dead_letter"],
+            (
+                dead.id,
+                dead.queue,
+                dead.job_id,
+                dead.name,
+                dead.data,
+                dead.cause.value,
+                dump_failure(dead.failure),
+                dead.failed_at,
+                dead.max_attempts,
+                dead.attempts_made,
+                dead.stalls,
+                dead.stall_cause,
+                dead.worker,
+                dead.added_at,
+                dead.started_at,
+                dead.priority,
+                dump_options(dead, dead.failed_at),
+                dead.metadata,
+                dead.checkpoint,
+                dead.progress,
+                dead.group,
+                dump_errors(parcel.errors),
+                key if parcel.logs else None,
+                key if parcel.children else None,
+            ),
+        )
         if not stored:
             self.taken.append(JobRef(dead.queue, dead.job_id))
             return
@@ -292,10 +352,22 @@ class _Import:
         if parcel.waits and run is None:
             run = place_job(tx, row, run_job(schedule, view.slot))
         last = None if parcel.last is None else self._key(row, parcel.last)
-        tx.run(_SQL["put_schedule"], (
-            row.key, schedule.id, view.slot, run, view.count, last, int(view.paused), int(view.over),
-            schedule.owner or "", timing, template_of(schedule),
-        ))  # fmt: skip
+        tx.run(
+            _SQL["put_schedule"],
+            (
+                row.key,
+                schedule.id,
+                view.slot,
+                run,
+                view.count,
+                last,
+                int(view.paused),
+                int(view.over),
+                schedule.owner or "",
+                timing,
+                template_of(schedule),
+            ),
+        )
 
     def _key(self, row: QueueRow, identity: str) -> int | None:
         found = self._tx.one(_SQL["owner"], (row.key, identity))

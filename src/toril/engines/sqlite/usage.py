@@ -3,15 +3,13 @@
 from typing import Final
 
 from toril.engines.sql.schema import first_key, run_key
-from toril.engines.sql.statements import statement
+from toril.engines.sql.statements import statements
 from toril.engines.sql.transaction import Transaction
 from toril.model import USAGE_SAMPLE, RunStatus, Usage
 
 __all__ = ["usage"]
 
-_SQL = {name: statement("usage", name, __package__) for name in (
-    "last_job", "job", "logs", "children", "runs", "events", "results", "schedules", "slices", "minutes",
-)}  # fmt: skip
+_SQL: Final = statements("usage", __package__)
 _ROW: Final = 14  # bytes that a row takes beside what it holds: its key, its header, its place in the page
 _LINE: Final = 32  # an entry of `line`
 _HELD: Final = 0.9  # of a page, as rows that come in order leave it
@@ -25,9 +23,16 @@ def usage(tx: Transaction, name: str) -> Usage:
     (page,) = tx.one("PRAGMA page_size") or (4096,)
     first, end = first_key(row.key), first_key(row.key + 1)
     jobs = (
-        row.waiting + row.suspects + row.parked + row.prioritized + row.active + row.delayed + row.waiting_children
-        + row.completed + row.failed
-    )  # fmt: skip
+        row.waiting
+        + row.suspects
+        + row.parked
+        + row.prioritized
+        + row.active
+        + row.delayed
+        + row.waiting_children
+        + row.completed
+        + row.failed
+    )
     sizes = [_job(tx, key, end, page) for key in _sample(tx, first, end, jobs)]
     held = sum(sizes) / len(sizes) * jobs if sizes else 0.0
     beside = (
