@@ -91,10 +91,11 @@ def place_parents(tx: Transaction, row: QueueRow, nodes: Sequence[tuple[NewJob, 
         )
         step.enter(key, Place.WAITING_CHILDREN, rank)
     tx.run_all(_SQL["insert_grouped"], rows)
-    tx.run_all(_SQL["insert_id"], [(row.key, each[1], each[0]) for each in rows])
-    tx.run_all(_SQL["forget_results"], [(each[1],) for each in rows], row.key)
-    step.events(EventKind.ADDED, [each[1] for each in rows], name=[each[2] for each in rows])
-    step.events(EventKind.WAITING_CHILDREN, [each[1] for each in rows])
+    ids = [job.id for job, _ in nodes]
+    tx.run_all(_SQL["insert_id"], [(row.key, identity, key) for identity, (key, *_) in zip(ids, rows, strict=True)])
+    tx.run_all(_SQL["forget_results"], [(identity,) for identity in ids], row.key)
+    step.events(EventKind.ADDED, ids, name=[job.name for job, _ in nodes])
+    step.events(EventKind.WAITING_CHILDREN, ids)
     step.flush()
 
 

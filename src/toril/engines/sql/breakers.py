@@ -56,8 +56,7 @@ class SqlCircuits:
 
 
 def _circuit(tx: Transaction, key: str) -> CircuitRow:
-    found = tx.one(_SQL["one"], (key,))
-    return breaker.load(key, None if found is None else found[0])
+    return breaker.load(key, tx.value(_SQL["one"], (key,)))
 
 
 def _put(tx: Transaction, before: CircuitRow, circuit: CircuitRow) -> None:

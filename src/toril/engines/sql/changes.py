@@ -136,7 +136,7 @@ class QueueChanges:
         """The rank behind all who are due at that time."""
         if due not in self._last_due:
             bounds = (self.row.key, Place.DELAYED, due_bound(due - 1), due_bound(due))
-            self._last_due[due] = self.tx.one(_SQL["last_due"], bounds)[0]
+            self._last_due[due] = self.tx.value(_SQL["last_due"], bounds)
         rank = self._last_due[due] = delayed_rank(due, self._last_due[due])
         return rank
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.groups import admit_due, by_turns, count_starts, make_ready, may_start_again, next_until
-from toril.engines.sql.options import StoredOptions, load_options, load_rate
+from toril.engines.sql.options import DEFAULTS, StoredOptions, load_options, load_rate
 from toril.engines.sql.rate_limits import slot
 from toril.engines.sql.schema import JobFacts, Place, ReadyJob, due_bound, due_of, job_id
 from toril.engines.sql.statements import query, statements
@@ -188,15 +188,17 @@ def _grant(step: QueueChanges, claim: Claim, place: int, ready: Sequence[ReadyJo
     fence = step.row.claims
     leases, claimed, groups = [], [], []
     for job in ready:
-        options = load_options(job.options_text)
-        if options.fault is not None or options.deferred is not None:
+        text, group = job.options_text, job.group_name
+        options = DEFAULTS if text is None else load_options(text)
+        if text is not None and (options.fault is not None or options.deferred is not None):
             _fail_early(step, job.job, options)
             continue
         fence += 1
-        if job.group_name is not None:
-            groups.append(job.group_name)
-        leases.append((job.key, queue, deadline, token, worker, now, fence, suspect, stalls_allowed))
-        lease = Lease(name, job_id(job.key, job.chosen), token)
+        if group is not None:
+            groups.append(group)
+        key = job.key
+        leases.append((key, queue, deadline, token, worker, now, fence, suspect, stalls_allowed))
+        lease = Lease(name, job_id(key, job.chosen), token)
         claimed.append(
             Claimed(
                 lease,
@@ -254,7 +256,7 @@ def _wake_at(step: QueueChanges, claim: Claim, shut: _Room | None) -> int | None
         return None
     if row.waiting or row.prioritized:
         return tx.now  # a bounded number of expired jobs was ended: there is more behind them
-    found = tx.one(_SQL["next_due"], (row.key, Place.DELAYED)) if row.delayed else None
-    due = None if found is None else max(due_of(found[0]), tx.now)
+    rank = tx.value(_SQL["next_due"], (row.key, Place.DELAYED)) if row.delayed else None
+    due = None if rank is None else max(due_of(rank), tx.now)
     until = next_until(step) if row.parked else None
     return due if until is None else min(until, due or until)

@@ -123,7 +123,7 @@ def errors(tx: Transaction, identity: str) -> tuple[AttemptFailure, ...]:
 
 
 def count(tx: Transaction) -> int:
-    return int(tx.one(_SQL["count"])[0])
+    return int(tx.value(_SQL["count"]))
 
 
 def discard(tx: Transaction, ids: Sequence[str], call: Call | None) -> ControlResult:
@@ -154,8 +154,8 @@ def _discard(tx: Transaction, identity: str) -> bool:
 def keep_dead_letters(tx: Transaction, keep: Keep | None) -> Keep:
     if keep is not None:
         tx.run(_SQL["set_keeping"], (json.dumps([keep.count, keep.age]),))
-    found = tx.one(_SQL["keeping"])
-    return KEEP_ALL if found is None else Keep(*json.loads(found[0]))
+    kept = tx.value(_SQL["keeping"])
+    return KEEP_ALL if kept is None else Keep(*json.loads(kept))
 
 
 def prune_dead_letters(tx: Transaction, limit: int) -> int:

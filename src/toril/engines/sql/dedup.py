@@ -108,8 +108,9 @@ def next_jobs(tx: Transaction, row: QueueRow, ended: list[tuple[int, str]]) -> l
         found = tx.one(_SQL["next"], (row.key, name, key))
         if found is not None:
             tx.run(_SQL["release"], (row.key, name))
-            if found[0] is not None:
-                found_jobs.append(load_next(found[0]))
+            (text,) = found
+            if text is not None:
+                found_jobs.append(load_next(text))
     return found_jobs
 
 

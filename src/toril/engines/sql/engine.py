@@ -188,9 +188,9 @@ class SqlEngine(SqlInspector):
             pending = [each for each in ids if each not in found or isinstance(found[each].ended, Pending)]
             waiter = self._notifier.listen(names)
             try:
-                looked = await self._read_now(partial(inspector.finished, name=queue, ids=pending))
-                found |= {each.id: each for each in looked}
-                over = not any(isinstance(each.ended, Pending) for each in looked)
+                ended = await self._read_now(partial(inspector.finished, name=queue, ids=pending))
+                found |= {each.id: each for each in ended}
+                over = not any(isinstance(each.ended, Pending) for each in ended)
                 if over or await self._notified_before(waiter, until) is None:
                     if not over and not self._open:
                         raise Closed(f"{self!r} was closed while results were awaited")

@@ -138,7 +138,7 @@ def _true_counts(tx: Transaction, row: QueueRow) -> dict[str, int]:
     for place, count in tx.all(_SQL["places"], (row.key,)):
         if place in COUNTERS:
             counts[COUNTERS[place]] += count
-    return counts | {"active": tx.one(_SQL["running"], (row.key,))[0]}
+    return counts | {"active": tx.value(_SQL["running"], (row.key,))}
 
 
 def _dead_workers(tx: Transaction) -> list[Fault]:

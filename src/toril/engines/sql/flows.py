@@ -108,7 +108,7 @@ class SqlFlows:
 
 
 _SQL: Final = statements("flows")
-_PARENTS_A_ROUND: Final = 100  # parents looked at in a round, and open children of each
+_PARENTS_A_ROUND: Final = 100  # parents in a round, and open children of each
 _CHILDREN_A_ROUND: Final = 20
 
 
@@ -159,19 +159,26 @@ class FlowMember(NamedTuple):
 _MEMBER: Final = query("flows", "member", FlowMember)
 
 
-def member(tx: Transaction, queue: str, identity: str) -> tuple[QueueRow, FlowMember] | None:
+class Located(NamedTuple):
+    """A job of a flow, with its queue's row."""
+
+    row: QueueRow
+    job: FlowMember
+
+
+def member(tx: Transaction, queue: str, identity: str) -> Located | None:
     """A job by its queue and id, with the queue's row."""
     row = tx.find(queue)
     key = None if row is None else keys_of(tx, row, (identity,)).get(identity)
     found = None if key is None else tx.row(_MEMBER, (key,))
-    return None if row is None or found is None or found.id != identity else (row, found)
+    return None if row is None or found is None or found.id != identity else Located(row, found)
 
 
 def children_ended(step: QueueChanges) -> None:
     """Children have ended: their parents know, and go on where the policy says so."""
     ended, step.ended_children = step.ended_children, []
     tx, queue = step.tx, step.row.name
-    parents: dict[tuple[str, str], tuple[QueueRow, FlowMember] | None] = {}
+    parents: dict[tuple[str, str], Located | None] = {}
     failing: dict[int, str] = {}
     impatient: set[int] = set()
     for each in ended:
@@ -180,7 +187,7 @@ def children_ended(step: QueueChanges) -> None:
         parents[place] = parent  # in the order in which their last child ended
         if each.ending == "failed" and each.parent.policy == "wait" and each.stays:
             continue
-        key = dead_parent_key(tx, *place) if parent is None else parent[1].key
+        key = dead_parent_key(tx, *place) if parent is None else parent.job.key
         if key is None:
             continue
         if _end(tx, key, queue, each):
@@ -189,16 +196,16 @@ def children_ended(step: QueueChanges) -> None:
             elif each.ending == "failed" and each.parent.policy == "continue":
                 impatient.add(key)
     for parent in parents.values():
-        if parent is not None and parent[1].key in failing:
-            _fail_parent(tx, *parent, failing[parent[1].key])
+        if parent is not None and parent.job.key in failing:
+            _fail_parent(tx, *parent, failing[parent.job.key])
         elif parent is not None:
             _go_on(tx, *parent, impatient)
 
 
 def dead_parent_key(tx: Transaction, queue: str, identity: str) -> int | None:
     """Under which key a parent that is a dead letter has its children: they go on, and it may be run again."""
-    found = tx.one(_SQL["dead_letter_children"], (letter_id(queue, identity),))
-    return None if found is None else found[0]
+    key: int | None = tx.value(_SQL["dead_letter_children"], (letter_id(queue, identity),))
+    return key
 
 
 def _end(tx: Transaction, parent: int, queue: str, child: ChildEnded) -> int:
@@ -264,15 +271,15 @@ def remove_from_flows(step: QueueChanges) -> None:
 def child_discarded(tx: Transaction, queue: str, identity: str, link: ParentLink) -> None:
     """A child is gone for good that had failed and could have been run again."""
     found = member(tx, link.queue, link.id)
-    if found is not None and tx.run(_SQL["close"], (found[1].key, queue, identity)):
+    if found is not None and tx.run(_SQL["close"], (found.job.key, queue, identity)):
         _go_on(tx, *found, set())
 
 
 def rejoin(tx: Transaction, queue: str, identity: str, link: ParentLink) -> None:
     """A child runs again: its parent waits for it once more, if it still waits, or will when it runs again itself."""
     found = member(tx, link.queue, link.id)
-    parent = dead_parent_key(tx, link.queue, link.id) if found is None else found[1].key
-    if parent is not None and (found is None or found[1].waits or found[1].failed):
+    parent = dead_parent_key(tx, link.queue, link.id) if found is None else found.job.key
+    if parent is not None and (found is None or found.job.waits or found.job.failed):
         reopen(tx, parent, queue, identity)
 
 
@@ -388,17 +395,17 @@ def _hold_back(tx: Transaction, held: Sequence[JobRef], flow: "FlowInsert", hold
         found = member(tx, ref.queue, ref.id)
         if found is not None and (
             (ref in flow.parents and flow.parents[ref] is None)
-            or tx.one(_SQL["is_known"], (found[1].key, *_HOLD)) is not None
+            or tx.one(_SQL["is_known"], (found.job.key, *_HOLD)) is not None
         ):
-            tx.run(_SQL["open"], (found[1].key, *_HOLD))
-            tx.run(_SQL["build"], (found[1].key, found[0].key, tx.now + hold_for))
+            tx.run(_SQL["open"], (found.job.key, *_HOLD))
+            tx.run(_SQL["build"], (found.job.key, found.row.key, tx.now + hold_for))
 
 
 def _close(tx: Transaction, ref: JobRef) -> None:
     found = member(tx, ref.queue, ref.id)
     if found is not None:
-        tx.run(_SQL["close"], (found[1].key, *_HOLD))
-        tx.run(_SQL["built"], (found[1].key,))
+        tx.run(_SQL["close"], (found.job.key, *_HOLD))
+        tx.run(_SQL["built"], (found.job.key,))
 
 
 class _NewChild(NamedTuple):
@@ -463,9 +470,9 @@ class FlowInsert:
             found = member(self._tx, parent.queue, parent.id)
             if found is None:
                 raise refused("no_parent", str(ref), str(parent))
-            if not (found[1].waits or found[1].running):
-                raise refused("parent_state", str(parent), STATE_OF[found[1].place].value)
-            self.parents[parent] = found[1]
+            if not (found.job.waits or found.job.running):
+                raise refused("parent_state", str(parent), STATE_OF[found.job.place].value)
+            self.parents[parent] = found.job
         return self.parents[parent]
 
     def _root(self, node: FlowNode, there: FlowMember) -> None:
@@ -481,7 +488,7 @@ class FlowInsert:
         link = there.options.parent
         if link is not None and (link.queue, link.id) != (parent.queue, parent.id):
             other = member(self._tx, link.queue, link.id)
-            if other is not None and not other[1].ended:
+            if other is not None and not other.job.ended:
                 raise refused("taken", str(node.ref), f"{link.queue}:{link.id}")
         if node.waits or there.options.parked is not None or node.ref in self.parents:
             raise refused("has_children", str(node.ref), str(parent))
@@ -524,7 +531,7 @@ class FlowInsert:
             if stored is not None and stored.options.parked is None:
                 tx.run(_SQL["parked"], (0, stored.key))
                 tx.queue(ref.queue).flows = 1
-        numbers = {key: itertools.count(tx.one(_SQL["last_number"], (key,))[0] + 1) for key in keys.values()}
+        numbers = {key: itertools.count(tx.value(_SQL["last_number"], (key,)) + 1) for key in keys.values()}
         tx.run_all(
             _SQL["add_child"],
             [
@@ -593,7 +600,7 @@ def _id_of(tx: Transaction, key: int) -> str:
 def _undo(tx: Transaction, queue: str, identity: str, *, whole: bool = False) -> int:
     """Remove what has not started. A parent among them has its turn when its own children are gone."""
     found = member(tx, queue, identity)
-    if found is None or found[1].running or found[1].ended:
+    if found is None or found.job.running or found.job.ended:
         return 0
     row, job = found
     if job.waits and not whole:
@@ -621,7 +628,7 @@ def _children_key(tx: Transaction, ref: JobRef, where: Kept) -> int | None:
     if where == "dead_letters":
         return dead_parent_key(tx, ref.queue, ref.id)
     found = member(tx, ref.queue, ref.id)
-    return None if found is None else found[1].key
+    return None if found is None else found.job.key
 
 
 def children(tx: Transaction, ref: JobRef, where: Kept, cursor: str | None, limit: int) -> Page[Child]:
@@ -636,5 +643,5 @@ def children(tx: Transaction, ref: JobRef, where: Kept, cursor: str | None, limi
 
 def child_names(tx: Transaction, ref: JobRef) -> list[tuple[JobRef, str]]:
     found = member(tx, ref.queue, ref.id)
-    rows = [] if found is None else tx.all(_SQL["names"], (found[1].key,))
+    rows = [] if found is None else tx.all(_SQL["names"], (found.job.key,))
     return [(JobRef(queue, identity), name) for queue, identity, name in rows]

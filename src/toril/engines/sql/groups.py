@@ -261,7 +261,7 @@ def next_order(row: QueueRow, job: NewJob) -> int:
 
 def waiting(tx: Transaction, row: QueueRow, name: str) -> int:
     """How many of a group have not started."""
-    return int(tx.one(_SQL["in_line"], (row.key, name))[0]) + int(tx.one(_SQL["out_of_line"], (row.key, name))[0])
+    return int(tx.value(_SQL["in_line"], (row.key, name))) + int(tx.value(_SQL["out_of_line"], (row.key, name)))
 
 
 def refuse_overfull(tx: Transaction, row: QueueRow, added: "Counter[str]") -> None:
@@ -349,9 +349,9 @@ def _group(tx: Transaction, queue: str, name: str) -> GroupRow:
 def _page(tx: Transaction, queue: str, after: str, limit: int) -> Page[GroupRow]:
     row = tx.find(queue)
     found: list[GroupRow] = []
-    while row is not None and len(found) <= limit and (name := tx.one(_SQL["next_name"], (row.key, after) * 2)[0]):
+    while row is not None and len(found) <= limit and (name := tx.value(_SQL["next_name"], (row.key, after) * 2)):
         after = name
-        if tx.one(_SQL["unfinished"], (row.key, name) * 2)[0]:
+        if tx.value(_SQL["unfinished"], (row.key, name) * 2):
             found.append(_view(tx, row, name))
     return Page(tuple(found[:limit]), found[limit - 1].name if len(found) > limit else None)
 
@@ -366,7 +366,7 @@ def _view(tx: Transaction, row: QueueRow, name: str) -> GroupRow:
     return GroupRow(
         name=name,
         waiting=waiting(tx, row, name),
-        running=int(tx.one(_SQL["running"], (row.key, name))[0]),
+        running=int(tx.value(_SQL["running"], (row.key, name))),
         limits=group.limits,
         own=_own(tx, row, name).own,
         paused=group.paused,
@@ -382,13 +382,13 @@ def group_blockers(tx: Transaction, row: QueueRow, identity: str) -> GroupBlocke
         return None
     name, order, priority = found
     view = _view(tx, row, name)
-    parked = tx.one(_PLACE_OF, (key,))[0] <= Place.PARKED
+    parked = tx.value(_PLACE_OF, (key,)) <= Place.PARKED
     holders = tx.all(_SQL["holders"], (row.key, name, view.limits.concurrency or 0))
     return GroupBlockers(
         name=name,
         let_in=not parked,
         holders=tuple(job_id(each, chosen) for each, chosen in holders),
-        ahead=int(tx.one(_SQL["ahead"], (row.key, name, priority, order))[0]) if parked else 0,
+        ahead=int(tx.value(_SQL["ahead"], (row.key, name, priority, order))) if parked else 0,
         limits=view.limits,
         paused=view.paused,
         till=view.till,

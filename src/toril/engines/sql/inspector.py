@@ -168,7 +168,7 @@ def explain(tx: Transaction, queue: str, identity: str, limits: Limits) -> JobBl
 def _ahead(tx: Transaction, row: QueueRow, place: int, rank: int, precedence: Precedence) -> int:
     if place not in {Place.SUSPECT, Place.WAITING, Place.PRIORITIZED}:
         return 0
-    before = int(tx.one(_SQL["ahead"], (row.key, place, rank))[0])
+    before = int(tx.value(_SQL["ahead"], (row.key, place, rank)))
     if place == Place.PRIORITIZED and precedence is Precedence.PLAIN_FIRST:
         return before + row.waiting
     if place == Place.WAITING and precedence is Precedence.PRIORITY_FIRST:

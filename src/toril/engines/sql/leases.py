@@ -47,7 +47,7 @@ def renew(tx: Transaction, leases: Sequence[Lease], ttl: int) -> Renewed:
         if key is None or not tx.run(_SQL["renew"], (tx.now + ttl, key, lease.token, tx.now)):
             lost.append(lease)
             continue
-        reason = tx.one(_SQL["cancelling"], (key,))[0]
+        reason = tx.value(_SQL["cancelling"], (key,))
         if reason is not None:
             cancelled.append(Cancellation(lease, reason))
     return Renewed(tuple(lost), tuple(cancelled))
@@ -115,7 +115,7 @@ def recover(tx: Transaction, queue: str, dead: Sequence[Lease], cause: str | Non
         step.count(STALLS)
         step.event(EventKind.STALLED, job.id, **({} if cause is None else {"cause": cause}))
     step.flush()
-    next_deadline = tx.one(_SQL["next_deadline"], (row.key,))[0]
+    next_deadline = tx.value(_SQL["next_deadline"], (row.key,))
     returned, failed, cancelled = map(tuple, ended.values())
     return Recovered(returned, failed, cancelled, next_deadline, more=len(overdue) == limit, now=tx.now)
 

@@ -90,7 +90,7 @@ def heartbeat(tx: Transaction, beat: Heartbeat, ttl: int) -> tuple[WorkerRequest
     if beat.declares is not None:
         tx.run(_SQL["undeclare"], (beat.worker,))
         tx.run_all(_SQL["declare"], [(name, beat.worker, tx.now, said.dump()) for name, said in beat.declares.items()])
-    waiting = tx.one(_SQL["orders"], (beat.worker,))[0].split()
+    waiting = tx.value(_SQL["orders"], (beat.worker,)).split()
     left = [order for order in waiting if order not in beat.heard]
     if left != waiting:
         tx.run(_SQL["set_orders"], (" ".join(left), beat.worker))
@@ -100,11 +100,11 @@ def heartbeat(tx: Transaction, beat: Heartbeat, ttl: int) -> tuple[WorkerRequest
 
 def signal(tx: Transaction, worker: str, order: WorkerRequest) -> bool:
     """Leave an order for a living worker, and wake it."""
-    alive = tx.one(_SQL["living_orders"], (worker, tx.now))
-    if alive is None:
+    orders = tx.value(_SQL["living_orders"], (worker, tx.now))
+    if orders is None:
         return False
-    if order not in alive[0].split():
-        tx.run(_SQL["set_orders"], (f"{alive[0]} {order}".strip(), worker))
+    if order not in orders.split():
+        tx.run(_SQL["set_orders"], (f"{orders} {order}".strip(), worker))
     call_worker(tx, worker)
     return True
 
@@ -121,4 +121,4 @@ def resign(tx: Transaction, role: str, owner: str) -> bool:
 def once(tx: Transaction, key: str, owner: str, ttl: int) -> bool:
     """Whether the caller is the first within `ttl`, or was."""
     tx.run(_SQL["once"], (key, owner, tx.now + ttl, tx.now))
-    return bool(tx.one(_SQL["first"], (key,))[0] == owner)
+    return bool(tx.value(_SQL["first"], (key,)) == owner)

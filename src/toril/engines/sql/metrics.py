@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from toril.engines.sql.inspector import queue_view, workers
-from toril.engines.sql.options import load_options
+from toril.engines.sql.options import DEFAULTS, load_options
 from toril.engines.sql.schema import Held, Place, first_rank, priority_of
 from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import QueueRow, Steps, Transaction
@@ -66,7 +66,8 @@ MINUTE: Final = "m"
 
 def count_attempt(counted: Counted, job: Held, outcome: Outcome, now: int) -> None:
     """One attempt came back. How long a job waited is known of its first start; a parent waited for its children."""
-    own = load_options(job.options_text)
+    text = job.options_text
+    own = DEFAULTS if text is None else load_options(text)
     if job.starts == 1 and own.parked is None:
         ready = job.added_at + job.delay if own.ready is None else own.ready
         field = f"w{bucket_of(job.started_at - ready)}"
@@ -100,8 +101,8 @@ def fold_minute(tx: Transaction, row: QueueRow, minute: int, counted: Counted) -
 
 
 def add_to_slice(tx: Transaction, place: tuple[int, int, int], counted: Counted, names: int) -> None:
-    before = tx.one(_SQL["slice"], place)
-    total = sliced({} if before is None else json.loads(before[0]), counted, names)
+    before = tx.value(_SQL["slice"], place)
+    total = sliced({} if before is None else json.loads(before), counted, names)
     tx.run(_SQL["put_slice"], (*place, json.dumps(total, ensure_ascii=False)))
 
 
@@ -112,8 +113,8 @@ def _snapshot(tx: Transaction, names: Sequence[str], window: MetricsWindow) -> S
 
 
 def _leader(tx: Transaction) -> str | None:
-    found = tx.one(_SQL["leader"], (REAPER, tx.now))
-    return None if found is None else str(found[0])
+    owner: str | None = tx.value(_SQL["leader"], (REAPER, tx.now))
+    return owner
 
 
 def _queue_snapshot(tx: Transaction, name: str, window: MetricsWindow) -> QueueSnapshot:
@@ -137,8 +138,8 @@ def _counted(tx: Transaction, row: QueueRow, window: MetricsWindow) -> tuple[dic
     found: dict[int, Counted] = {
         number: json.loads(counted) for number, counted in tx.all(_SQL["slices"], (row.key, window.step, first))
     }
-    before = tx.one(_SQL["slice"], (row.key, 0, 0))
-    total: Counted = {} if before is None else json.loads(before[0])
+    before = tx.value(_SQL["slice"], (row.key, 0, 0))
+    total: Counted = {} if before is None else json.loads(before)
     latest: Counted = json.loads(row.figures) if row.figures else {MINUTE: 0}
     number = latest.pop(MINUTE) // window.step
     if number > first:
@@ -165,11 +166,11 @@ def _next(tx: Transaction, row: QueueRow) -> Iterator[WaitingJob]:
             yield from tx.rows(_NEXT, (row.key, place, -(2**62), _SCANNED))
     rank = 0
     for _ in range(_SCANNED if row.prioritized else 0):
-        found = tx.rows(_NEXT, (row.key, Place.PRIORITIZED, rank, 1))
-        if not found:
+        job = tx.row(_NEXT, (row.key, Place.PRIORITIZED, rank, 1))
+        if job is None:
             return
-        yield found[0]
-        rank = first_rank(priority_of(found[0].rank) + 1)
+        yield job
+        rank = first_rank(priority_of(job.rank) + 1)
 
 
 def _minutes(tx: Transaction, name: str, minutes: int) -> MinuteCounts:

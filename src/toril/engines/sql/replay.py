@@ -146,9 +146,9 @@ def _replay(step: QueueChanges, dead: DeadLetterRow, change: Replay, done: list[
     tx, row = step.tx, step.row
     key = job_key(row.key, dead.job_id)
     chosen = dead.job_id if key is None else None
-    owner = tx.one(_SQL["taken"], (key,)) if chosen is None else tx.one(_SQL["id_taken"], (row.key, chosen))
+    owner = tx.value(_SQL["taken"], (key,)) if chosen is None else tx.value(_SQL["id_taken"], (row.key, chosen))
     if owner is not None:
-        return state_of(tx, owner[0])
+        return state_of(tx, owner)
     if key is None:
         row.last_number += 1
         key = first_key(row.key) + row.last_number
@@ -211,12 +211,12 @@ def _call_back(tx: Transaction, parent: int, done: list[str], retried: set[tuple
         found = member(tx, queue, identity)
         if found is None:
             _replay_child(tx, parent, (queue, identity), done)
-        elif found[1].failed:
+        elif found.job.failed:
             retry(tx, queue, [identity], None, retried)
             retried.add((queue, identity))
             reopen(tx, parent, queue, identity)
-        elif found[1].ended:
-            note_end(tx, parent, ChildStatus.COMPLETED, (queue, identity), found[1].result or "null")
+        elif found.job.ended:
+            note_end(tx, parent, ChildStatus.COMPLETED, (queue, identity), found.job.result or "null")
         else:
             reopen(tx, parent, queue, identity)
     return tx.one(_FLOWS["has_open"], (parent,)) is not None

@@ -8,7 +8,7 @@ from toril.engines.sql.changes import ChildEnded, QueueChanges
 from toril.engines.sql.flows import add_and_wait
 from toril.engines.sql.groups import make_ready
 from toril.engines.sql.metrics import count_attempt
-from toril.engines.sql.options import DEFAULTS, load_options
+from toril.engines.sql.options import load_options
 from toril.engines.sql.schema import Held, JobFacts, Place
 from toril.engines.sql.statements import query
 from toril.engines.sql.transaction import keys_of, refusal
@@ -48,12 +48,16 @@ def complete(step: QueueChanges, ended: Sequence[tuple[Held, str, Completed]]) -
     returned: list[str] = []
     removed: list[int] = []
     for row, identity, outcome in ended:
-        text, whole = shortened(outcome.result)
-        returned.append(text)
+        result, whole = shortened(outcome.result)
+        returned.append(result)
         if outcome.summary is not None:
-            text, whole = shortened(outcome.summary)[0], False
+            result, whole = shortened(outcome.summary)[0], False
         number += 1
-        own = DEFAULTS if row.options_text is None else load_options(row.options_text)
+        text = row.options_text
+        subject = flow = None
+        if text is not None:
+            own = load_options(text)
+            subject, flow = own.subject, own.flow
         runs.append(
             (
                 number,
@@ -66,13 +70,13 @@ def complete(step: QueueChanges, ended: Sequence[tuple[Held, str, Completed]]) -
                 row.attempts_made + 1,
                 row.stalls,
                 row.worker,
-                text,
+                result,
                 whole,
-                own.subject,
-                own.flow,
+                subject,
+                flow,
             )
         )
-        if row.options_text is None and row.chosen is None and not row.logs:
+        if text is None and row.chosen is None and not row.logs:
             removed.append(row.key)  # by far the most: nothing is kept of it but the record
         else:
             _retain(step, row.job, identity, outcome.result)
@@ -140,7 +144,12 @@ def _settle(step: QueueChanges, batch: Sequence[Settlement]) -> list[Verdict]:
         lease, outcome = settlement.lease, settlement.outcome
         key = keys.get(lease.id, 0)
         row = held.get(key)
-        if row is None or row.token != lease.token or row.deadline <= now or row.chosen not in {None, lease.id}:
+        if (
+            row is None
+            or row.token != lease.token
+            or row.deadline <= now
+            or (row.chosen is not None and row.chosen != lease.id)
+        ):
             verdicts.append(refusal(tx, key, lease.id))
             continue
         del held[key]

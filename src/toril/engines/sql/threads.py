@@ -22,7 +22,7 @@ __all__ = ["InlineWriter", "ReaderThread", "Runner", "WriterThread"]
 
 T = TypeVar("T")
 
-_LOOK: Final = 0.05  # seconds between looks for what other processes committed, while someone waits
+_CHECK_EVERY: Final = 0.05  # seconds between looks for what other processes committed, while someone waits
 _GROUP: Final = 256  # steps that share one commit
 _IDLE: Final = 5.0  # seconds without a step after which it is time to tidy up
 
@@ -106,7 +106,7 @@ class WriterThread:
         self._gate = threading.Lock()  # so that nothing is ordered behind the thread's last order
         self._orders: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._looked = 0.0
+        self._checked = 0.0
         self._active = 0.0
         self._rested = True
         self.turn = threading.Lock()  # held while a connection is in use
@@ -168,7 +168,7 @@ class WriterThread:
             orders, stopping = self._take(arriving)
             with self.turn:
                 self._serve(orders)
-                self._look()
+                self._check_others()
         with self.turn, contextlib.suppress(Exception):
             self._writer.close()
 
@@ -189,7 +189,7 @@ class WriterThread:
     def _patience(self) -> float | None:
         """How long to wait for a step: not at all long while others wait for what another process may commit."""
         if self._notifier.names:
-            return _LOOK
+            return _CHECK_EVERY
         return None if self._rested else _IDLE
 
     def _serve(self, orders: list[_Request]) -> None:
@@ -219,12 +219,12 @@ class WriterThread:
         except Exception as error:
             return None, error
 
-    def _look(self) -> None:
+    def _check_others(self) -> None:
         """See whether others committed; once nothing has gone on for a while, tidy up."""
         now = self._clock.monotonic()
         with contextlib.suppress(Exception):  # a look that fails is made again; steps report their errors themselves
-            if now - self._looked >= _LOOK:
-                self._looked = now
+            if now - self._checked >= _CHECK_EVERY:
+                self._checked = now
                 if self._notifier.names and self._writer.changed():
                     self._notifier.notify_all()
             if not self._rested and now - self._active >= _IDLE:

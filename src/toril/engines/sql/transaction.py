@@ -173,6 +173,11 @@ class Transaction:
         """The first row, or None."""
         return self._connection.execute(sql, parameters).fetchone()
 
+    def value(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        """The one column of the first row, or None."""
+        found = self._connection.execute(sql, parameters).fetchone()
+        return None if found is None else found[0]
+
     def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
         return self._connection.execute(sql, parameters).fetchall()
 

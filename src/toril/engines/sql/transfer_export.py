@@ -515,26 +515,26 @@ _PLACES: Final = (
 
 def identity(tx: Transaction, fresh: str) -> str:
     """The name of this store among others: given once."""
-    found = tx.one(_SQL["fact"], ("store",))
+    found = tx.value(_SQL["fact"], ("store",))
     if found is None:
         tx.run(_SQL["set_fact"], ("store", fresh))
         return fresh
-    return str(found[0])
+    return str(found)
 
 
 def departure(tx: Transaction, queue: str) -> str | None:
     """The store for which a queue leaves, or has left."""
     row = tx.find(queue)
-    found = None if row is None else tx.one(_SQL["departure"], (row.key,))
-    return None if found is None else str(found[0])
+    target, _ = (None if row is None else tx.one(_SQL["departure"], (row.key,))) or (None, 0)
+    return target
 
 
 def export_batch(
     tx: Transaction, part: TransferPart, queue: str, to: str, mark: str, limit: int
 ) -> TransferBatch | None:
     """The batch that is on its way, if there is one; else a new one, if there is something to export."""
-    found = tx.one(_SQL["fact"], (_BATCH,))
-    number, old_mark, target, under_way = (0, "", "", 0) if found is None else json.loads(found[0])
+    found = tx.value(_SQL["fact"], (_BATCH,))
+    number, old_mark, target, under_way = (0, "", "", 0) if found is None else json.loads(found)
     if under_way and target != to:
         raise WrongState("a move to another store has not come to its end: finish that one first")
     if not under_way:
@@ -550,8 +550,8 @@ def export_batch(
 
 def confirm_export(tx: Transaction, batch: TransferBatch) -> bool:
     """The batch has arrived."""
-    found = tx.one(_SQL["fact"], (_BATCH,))
-    if found is None or json.loads(found[0]) != [batch.number, batch.mark, batch.to, 1]:
+    found = tx.value(_SQL["fact"], (_BATCH,))
+    if found is None or json.loads(found) != [batch.number, batch.mark, batch.to, 1]:
         return False
     tx.run(_SQL["empty"])
     tx.run(_SQL["set_fact"], (_BATCH, json.dumps([batch.number, batch.mark, batch.to, 0])))
@@ -685,12 +685,12 @@ def _records(tx: Transaction, queue: str, _to: str, _limit: int) -> list[str]:
 
 
 def _facts(tx: Transaction, _queue: str, _to: str, _limit: int) -> list[str]:
-    kept, circuits = tx.one(_SQL["fact"], ("letters",)), tx.all(_SQL["all_circuits"])
+    kept, circuits = tx.value(_SQL["fact"], ("letters",)), tx.all(_SQL["all_circuits"])
     tx.run(_SQL["forget_circuits"])
     tx.run(_SQL["forget_fact"], ("letters",))
     if kept is None and not circuits:
         return []
-    return [json.dumps(["facts", None if kept is None else kept[0], circuits])]
+    return [json.dumps(["facts", kept, circuits])]
 
 
 _EXPORTS: Final[dict[TransferPart, Callable[[Transaction, str, str, int], list[str]]]] = {

@@ -142,8 +142,8 @@ _FORGET_RESULT: Final = statement("dead_letters", "forget_result")
 def import_batch(tx: Transaction, load: TransferBatch, sender: str) -> ImportResult:
     """Store what has not been stored before, or (a clash) nothing."""
     name = f"arrived:{sender}"
-    found = tx.one(_SQL["fact"], (name,))
-    number, mark = (0, "") if found is None else json.loads(found[0])
+    found = tx.value(_SQL["fact"], (name,))
+    number, mark = (0, "") if found is None else json.loads(found)
     if (number, mark) == (load.number, load.mark):
         return ImportResult(ImportOutcome.AGAIN)
     if load.number <= number:
@@ -344,8 +344,8 @@ class _Import:
         """In place of one that keeps the same time; one that keeps another was declared later, and stays."""
         view, tx, row = parcel.view, self._tx, self._tx.queue(parcel.view.queue)
         schedule, timing = view.schedule, timing_of(view.schedule)
-        before = tx.one(_SQL["timing"], (row.key, schedule.id))
-        if before is not None and before[0] != timing:
+        before = tx.value(_SQL["timing"], (row.key, schedule.id))
+        if before is not None and before != timing:
             return
         drop_run(QueueChanges(tx, row), schedule.id)
         run = self._key(row, run_id(schedule.id, view.slot))
@@ -370,8 +370,8 @@ class _Import:
         )
 
     def _key(self, row: QueueRow, identity: str) -> int | None:
-        found = self._tx.one(_SQL["owner"], (row.key, identity))
-        return None if found is None else int(found[0])
+        key: int | None = self._tx.value(_SQL["owner"], (row.key, identity))
+        return key
 
     def _put_facts(self, parcel: TransferStoreFacts) -> None:
         if keep_dead_letters(self._tx, None) == KEEP_ALL and parcel.letters != KEEP_ALL:

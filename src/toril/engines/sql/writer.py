@@ -122,7 +122,7 @@ class Writer:
 
     def unfinished(self) -> int:
         """How many jobs have not ended."""
-        return int(self.read(lambda tx: tx.one(_UNFINISHED)[0], None))
+        return int(self.read(lambda tx: tx.value(_UNFINISHED), None))
 
     def _open_connection(self) -> SqlConnection:
         if not self._opened:
