@@ -22,7 +22,7 @@ async def nothing(ctx: JobContext[None]) -> None: ...
 @pytest.fixture
 def no_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a new process."""
-    monkeypatch.setattr(outages, "_told", None)
+    monkeypatch.setattr(outages, "_reported_at", None)
     monkeypatch.setattr(outages, "_since", None)
 
 
@@ -63,6 +63,18 @@ def test_a_job_that_failed_by_stalling_is_logged_at_the_level_error_too(caplog: 
     assert [line.split(" attempt=")[0] for _, line in lines(caplog, "job")] == [
         "job failed: its worker was lost once too often queue=q job_id=2"
     ]
+
+
+def test_an_id_of_any_length_makes_a_line_that_can_be_read(caplog: pytest.LogCaptureFixture) -> None:
+    """BullMQ has no bound for ids."""
+    events, endless = Events(), "x" * 70_000
+    watch(events)
+
+    tell_recovered(events, "q", Recovered(returned=(endless,)), "w")
+
+    ((_, line),) = lines(caplog, "job stalled")
+    assert line.startswith(f"job stalled queue=q job_id={'x' * 500}… ")
+    assert [vars(each)["job_id"] for each in caplog.records] == [endless]
 
 
 @pytest.mark.usefixtures("no_outage")

@@ -17,6 +17,8 @@ log.addHandler(logging.NullHandler())  # else Python prints warnings itself wher
 _TELL: Final = 10.0  # seconds between two lines about a store that is away
 _UNSHOWN: Final = ("detail", "skipped")  # in a line: they are too long, or its first words
 _TIMES: Final = ("duration", "delay")  # a record has them as whole milliseconds
+_GIVEN: Final = ("job_id", "job_name")  # which another program may have made as long as it likes
+_LONGEST: Final = 500  # characters of these in a line; a record has all of them
 
 # (queue, job id, job name, attempt) of the attempt that runs in this context.
 current: Final[ContextVar[tuple[str, str, str, int] | None]] = ContextVar("toril_job", default=None)
@@ -180,4 +182,6 @@ def _is_wanted(level: int, own: int | None) -> bool:
 def _word(name: str, value: object) -> str:
     """A value on one line: an error's text cannot forge a second one."""
     text = f"{value}ms" if name in _TIMES else str(value)
+    if name in _GIVEN and len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}…"
     return text if text.isprintable() and " " not in text else ascii(text)
