@@ -3,8 +3,8 @@
     python -m bench.publish [.bench/results.json]
 
 With a file: keeps it as bench/results.json. Then rewrites what stands between `<!-- bench:NAME -->` and
-`<!-- /bench -->` in docs/performance.md and README.md, and the charts in docs/charts/. `--check` only says whether
-that would change anything.
+`<!-- /bench -->` in docs/performance.md and docs/comparison.md, and the charts in docs/charts/. `--check` only says
+whether that would change anything.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from bench.tables import TABLES
 __all__ = ["KEPT_RESULTS", "PAGES", "filled"]
 
 KEPT_RESULTS = ROOT / "bench" / "results.json"
-PAGES = [ROOT / "docs" / "performance.md", ROOT / "README.md"]
+PAGES = [ROOT / "docs" / "performance.md", ROOT / "docs" / "comparison.md"]
 CHARTS = ROOT / "docs" / "charts"
 _MARKED = re.compile(r"(<!-- bench:(\w+) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 

@@ -168,7 +168,7 @@ def failures(results: Results) -> str:
 
 
 def small(results: Results) -> str:
-    """The few figures of the README."""
+    """The few figures of the comparison."""
     rows = []
     for name in ("toril", NODE, "bullmq-py", "dramatiq", "huey", "taskiq", "celery", "rq"):
         if name not in results.peers("drain-1"):
@@ -176,7 +176,7 @@ def small(results: Results) -> str:
         best = max((results.median(f"drain-{n}", name) or 0.0 for n in (1, 10, 100)), default=None)
         waits = [number(results.median("latency", name, key)) for key in ("p50", "p99")]
         rows.append([PEERS[name].title, number(best), number(results.median("one", name)), *waits])
-    return table(["", "worked off /s", "added one by one /s", "picked up, p50 ms", "p99 ms"], rows)
+    return table(["", "run /s", "added one at a time /s", "started after, p50 ms", "p99 ms"], rows)
 
 
 TABLES: dict[str, Callable[[Results], str]] = {
