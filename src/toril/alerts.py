@@ -138,10 +138,10 @@ _BETWEEN_LOOKS: Final = 1.0  # seconds between two looks at the same metrics
 class AlertKind(StrEnum):
     """What an alert is about."""
 
-    FIRST_FAILURE = "first failure"
+    FIRST_FAILURE = "first_failure"
     EXHAUSTED = "exhausted"
     THRESHOLD = "threshold"
-    IN_A_ROW = "in a row"
+    IN_A_ROW = "in_a_row"
     STALLS = "stalls"
     SLOW = "slow"
     BREAKER = "breaker"

@@ -64,7 +64,7 @@ class StopReason(StrEnum):
     """Who wants it to stop."""
 
     CANCELLED = "cancelled"
-    LEASE_LOST = "lease lost"
+    LEASE_LOST = "lease_lost"
     TIMEOUT = "timeout"
     SHUTDOWN = "shutdown"
 

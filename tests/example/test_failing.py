@@ -88,7 +88,7 @@ async def test_someone_hears_of_a_job_that_failed_for_good(api: FakeApi) -> None
         await app.events.settle(60)
 
     alerts = await database.run(lambda db: db.execute("SELECT kind, queue FROM alerts ORDER BY kind").fetchall())
-    assert alerts == [("exhausted", "webhooks"), ("first failure", "webhooks")]
+    assert alerts == [("exhausted", "webhooks"), ("first_failure", "webhooks")]
 
 
 @pytest.mark.covers("R033")

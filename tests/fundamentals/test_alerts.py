@@ -35,7 +35,7 @@ async def test_a_first_failure_and_a_last_one_are_told_once_a_job() -> None:
     seen = sorted((str(alert.kind), alert.job_name, alert.job_id, alert.error) for alert in told)
     assert seen == [
         ("exhausted", "a", "1", "one"), ("exhausted", "b", "2", "two"),
-        ("first failure", "a", "1", "one"), ("first failure", "b", "2", "two"),
+        ("first_failure", "a", "1", "one"), ("first_failure", "b", "2", "two"),
     ]  # fmt: skip
     assert alerts.exhausted == {("q", "a"): 1, ("q", "b"): 1}
 

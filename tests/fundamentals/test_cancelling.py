@@ -202,7 +202,7 @@ def test_each_reason_to_stop_is_told_apart() -> None:
             ctx.raise_if_cancelled()
         errors[why] = (type(found.value), ctx.signal.kind, ctx.signal.reason)
 
-    assert errors[StopReason.LEASE_LOST] == (LeaseLost, StopReason.LEASE_LOST, "because of lease lost")
+    assert errors[StopReason.LEASE_LOST] == (LeaseLost, StopReason.LEASE_LOST, "because of lease_lost")
     assert errors[StopReason.SHUTDOWN] == (JobCancelled, StopReason.SHUTDOWN, "because of shutdown")
     assert len({reason for _, _, reason in errors.values()}) == len(StopReason)
 
