@@ -15,6 +15,7 @@ from tests.servers import RedisServer
 from toril import App, JobContext
 from toril.engines.redis import connect
 from toril.model import Completed, NewJob
+from toril.worker.loop import Phase
 
 MARKER = "bull:q:marker"
 
@@ -156,7 +157,7 @@ async def test_a_worker_that_takes_nothing_more_leaves_the_wake_ups_to_others(se
             await app.quiet_worker(worker.id)
             assert app._process is not None
             loop = app._process._workers[0]._loop
-            await until(lambda: loop._quiet)
+            await until(lambda: loop._phase is Phase.QUIET)
         await queue.add("n")
 
         await until(lambda: marked(server))

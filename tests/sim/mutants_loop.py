@@ -10,9 +10,10 @@ from toril.errors import EngineUnavailable
 from toril.model import Call, Exchange, Verdict
 from toril.runtime.calls import Caller
 from toril.worker import isolation
+from toril.worker.claiming import ClaimState
 from toril.worker.isolation import IsolationHold
 from toril.worker.leases import LeaseKeeper
-from toril.worker.loop import Loop
+from toril.worker.loop import Loop, Phase
 from toril.worker.maintenance import Maintenance
 from toril.worker.process import WorkerProcess
 
@@ -69,8 +70,8 @@ def _always_alone(original: Callable[..., Any]) -> Callable[..., Any]:
     return send
 
 
-def _forget_wake(self: Loop, *_: Any) -> None:
-    self._wake_at = None
+def _forget_wake(self: ClaimState, *_: Any, **__: Any) -> None:
+    self.wake_at = None
 
 
 async def _deaf_watch(self: Loop) -> None:
@@ -89,22 +90,23 @@ async def _watch_dies(self: Loop) -> None:
     except EngineUnavailable:
         return
     self._watcher = None
-    self._exhausted = False
+    self._claims.arrived()
     self._news.set()
 
 
-def _exhausted_for_good(self: Loop) -> bool:
+def _exhausted_for_good(self: ClaimState, free: int, process_idle: Callable[[], bool]) -> bool:
     """The bug that seed 887 finds: what only an idle worker can have was not asked for by one that had become idle."""
-    if self._quiet or self._exhausted or self._free() <= 0:
+    if self.last.exhausted or free <= self.pending:
         return False
-    return self._slots.is_process_idle() or not self._hold.holds_back()
+    return process_idle() or not self.hold.holds_back()
 
 
 async def _spinning_rest(self: Loop) -> None:
     """The bug that seed 613 finds: a time that has passed is waited for again and again while no slot is free."""
-    if self._exhausted and self._watcher is None and not self._quiet and self._slots.free():
+    claims = self._claims
+    if claims.last.exhausted and self._watcher is None and self._phase is Phase.WORKING and self._slots.free():
         self._watcher = asyncio.get_running_loop().create_task(self._watch())
-    times = [time for time in (self._wake_at, self._hold.until) if time is not None]
+    times = [time for time in (claims.wake_at, claims.hold.until) if time is not None]
     if times:
         self._clock.later(max(0.0, min(times) - self._clock.monotonic()), self._due)
     await self._news.wait()
@@ -116,7 +118,9 @@ def _loop_mutants() -> Iterator[Mutant]:
     yield Mutant("resent_as_new", "an exchange sent again has a new number", ((*send, instead(_new_number)),))
     yield Mutant("token_reused", "a worker claims under one token all its life", ((*send, _one_token),))
     yield Mutant("never_alone", "a worker always says that it runs nothing else", ((*send, _always_alone),))
-    yield Mutant("wake_ignored", "nobody comes back when a delayed job is due", ((Loop, "_note", after(_forget_wake)),))
+    yield Mutant(
+        "wake_ignored", "nobody comes back when a delayed job is due", ((ClaimState, "answered", after(_forget_wake)),)
+    )
     yield Mutant(
         "news_lost", "an arrival wakes the loop and changes nothing", ((Loop, "_watch", instead(_deaf_watch)),)
     )
@@ -124,18 +128,18 @@ def _loop_mutants() -> Iterator[Mutant]:
     yield Mutant(
         "suspects_forgotten",
         "a worker that becomes idle does not ask for suspects",
-        ((Loop, "_may_claim", instead(_exhausted_for_good)),),
+        ((ClaimState, "may_claim", instead(_exhausted_for_good)),),
     )
     yield Mutant("rest_spins", "a worker without a free slot spins", ((Loop, "_rest", instead(_spinning_rest)),))
     yield Mutant(
         "stops_too_soon",
         "a stopped loop does not wait for what runs",
-        ((Loop, "_is_over", instead(lambda self: self._stopping and not self._outbox)),),
+        ((Loop, "_is_over", instead(lambda self: self.stopping and not self._outbox)),),
     )
     yield Mutant(
         "outbox_left",
         "a stopped loop does not hand in what ended last",
-        ((Loop, "_is_over", instead(lambda self: self._stopping and self._slots.idle())),),
+        ((Loop, "_is_over", instead(lambda self: self.stopping and self._slots.idle())),),
     )
     yield Mutant(
         "suspect_has_company",

@@ -7,13 +7,12 @@ from typing import Any, cast
 import pytest
 
 from toril.events import Events
-from toril.model import Claim, Exchange, Limits, WorkerCommand
+from toril.model import WorkerCommand
 from toril.runtime.hooks import Hooks
 from toril.store.engine import connect
 from toril.supervisor.supervisor import Supervisor, SupervisorOptions
 from toril.testing import ManualClock
 from toril.worker.isolation import SuspectPolicy
-from toril.worker.loop import ClaimTerms, Loop
 from toril.worker.process import WorkerProcess
 
 
@@ -93,17 +92,3 @@ async def test_as_many_spare_processes_are_started_as_jobs_wait_up_to_the_bound(
     supervisor.children.clear()
     gone.set()
     await supervisor._end_spares()
-
-
-@pytest.mark.parametrize(("due", "look"), [(None, 5.0), (60_000, 5.0), (2_000, 2.0)])
-async def test_a_spare_process_looks_in_time_whatever_falls_due_later(due: int | None, look: float) -> None:
-    terms = ClaimTerms(
-        queue="q", worker="w", concurrency=1, lease=1, max_stalls=1, limits=Limits(), suspects=SuspectPolicy.ONLY
-    )
-    loop = Loop(terms, connect("memory://"), ManualClock(), cast("Any", None), lambda _: None)
-
-    loop._note(
-        Exchange((), (), now=0, wake_at=due), Claim(want=1, token="t", lease=1, worker="w"), asked_at=0.0, looks=0
-    )
-
-    assert loop._wake_at == look

@@ -7,6 +7,7 @@ themselves. Where they are large, a second goes out beside it: the store works o
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final, Protocol
 
 from toril.errors import EngineUnavailable, TorilError
@@ -14,6 +15,7 @@ from toril.model import EXCHANGE, Call, Claim, Claimed, Exchange, Gate, Limits, 
 from toril.runtime.clock import Clock, yield_to_ready
 from toril.runtime.logs import outages
 from toril.store.engine import Engine
+from toril.worker.claiming import ClaimState
 from toril.worker.isolation import IsolationHold, SuspectPolicy
 
 __all__ = ["ClaimTerms", "Loop", "Slots"]
@@ -27,7 +29,6 @@ _LAST_PAUSE: Final = 0.5  # the longest while the worker is to stop: it has not 
 _LAST_ANSWER: Final = 5.0
 _LAST_CLAIM: Final = 1.0
 _CROWD: Final = 8  # jobs that have ended while an exchange is under way, from which on they do not wait for it
-_SPARE_LOOK: Final = 5.0  # seconds after which a spare process looks, should nobody have told it to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +101,14 @@ class _Lane:
             self.limit.reschedule(last if before is None else min(before, last))
 
 
+class Phase(Enum):
+    """How far a worker has come."""
+
+    WORKING = auto()
+    QUIET = auto()  # it claims nothing more
+    STOPPING = auto()  # nor does it go on once all is settled
+
+
 class Loop:
     """Moves jobs between the store and the slots. `run` returns when it was asked to stop and all is settled."""
 
@@ -120,26 +129,19 @@ class Loop:
         self._share = min(EXCHANGE, (terms.concurrency + 1) // 2) if terms.concurrency >= 2 * _CROWD else 0
         self._helper: asyncio.Task[None] | None = None
         self._crowded = asyncio.Event()
-        self._flowing = False  # whether the last claim brought all that it wanted
-        self._wanted = 0  # jobs that are asked for just now
-        self._looks = 0  # how often it was said that something may have arrived
-        self._exhausted = False
-        self._blocked: Gate | None = None
-        self._worked = False
-        self._alone = False  # whether the last claim was made by a worker that ran nothing
-        self._wake_at: float | None = None
+        self._claims = ClaimState(
+            IsolationHold(clock, terms.suspects), only_suspects=terms.suspects is SuspectPolicy.ONLY
+        )
+        self._worked = False  # whether jobs have run since the queue was last empty
         self._naps = set[asyncio.Event]()  # of lanes that cannot reach the store
-        self._spare = terms.suspects is SuspectPolicy.ONLY
-        self._hold = IsolationHold(clock, terms.suspects)
-        self._rung = False  # whether news has come that no exchange has followed
-        self._quiet = False
-        self._stopping = False
+        self._notified = False  # whether news has come that no exchange has followed
+        self._phase = Phase.WORKING
 
     def settle(self, settlement: Settlement) -> None:
         """An attempt has ended."""
         self._outbox.append(settlement)
         self._news.set()
-        if self._flowing and len(self._outbox) >= _CROWD:
+        if self._claims.last.filled and len(self._outbox) >= _CROWD:
             self._crowded.set()
 
     def slot_freed(self) -> None:
@@ -147,30 +149,30 @@ class Loop:
 
     def look_again(self) -> None:
         """Something may have arrived."""
-        self._looks += 1
-        self._exhausted = False
+        self._claims.arrived()
         self._news.set()
 
     def quiet(self) -> None:
         """Claim nothing more, and leave the news to others."""
-        self._quiet = True
+        if self._phase is Phase.WORKING:
+            self._phase = Phase.QUIET
         if self._watcher is not None:
             self._watcher.cancel()
         self._news.set()
 
     def stop(self) -> None:
         """Return once everything is settled."""
-        if not self._stopping:
+        if not self.stopping:
             for lane in self._lanes:
                 lane.hurry()
-        self._stopping = True
+        self._phase = Phase.STOPPING
         self.quiet()
         for nap in self._naps:
             nap.set()
 
     @property
     def stopping(self) -> bool:
-        return self._stopping
+        return self._phase is Phase.STOPPING
 
     async def run(self) -> None:
         """Until stopped."""
@@ -215,7 +217,7 @@ class Loop:
             raise
 
     def _is_crowded(self) -> bool:
-        if self._quiet or not self._flowing or not self._first.busy or len(self._outbox) < _CROWD:
+        if not self._claims.last.filled or not self._first.busy or len(self._outbox) < _CROWD:
             return False
         return self._may_claim()
 
@@ -223,7 +225,8 @@ class Loop:
     def empty(self) -> bool:
         """Whether the last claim found nothing more, and nothing runs or waits to be settled."""
         busy = self._first.busy or self._second.busy
-        return self._exhausted and not busy and not self._outbox and self._slots.idle() and not self._unlooked
+        claims = self._claims
+        return claims.last.exhausted and not busy and not self._outbox and self._slots.idle() and not claims.unlooked
 
     @property
     def unsettled(self) -> int:
@@ -233,15 +236,15 @@ class Loop:
     @property
     def wake_at(self) -> float | None:
         """When there will be something to take that is known of, if that is not yet."""
-        return self._wake_at
+        return self._claims.wake_at
 
     @property
     def limited_until(self) -> float | None:
         """When a rate lets more jobs start, if that is what holds up those that wait."""
-        return self._wake_at if self._blocked in {Gate.RATE, Gate.GROUPS} else None
+        return self._claims.wake_at if self._claims.last.blocked_by in {Gate.RATE, Gate.GROUPS} else None
 
     def _tell_if_drained(self) -> None:
-        if self._worked and not self._blocked and self.empty:
+        if self._worked and not self._claims.last.blocked_by and self.empty:
             self._worked = False
             self._slots.drained()
 
@@ -251,50 +254,37 @@ class Loop:
     def _owes_news(self) -> bool:
         """Whether this worker has taken news from the store that it will not follow. An exchange has the store tell
         another worker, which else would wait until it looks by itself."""
-        return self._quiet and self._rung
+        return self._phase is not Phase.WORKING and self._notified
 
     def _is_over(self) -> bool:
         done = not self._second.busy and not self._outbox and not self._owes_news()
-        return self._stopping and done and self._slots.idle()
-
-    def _free(self) -> int:
-        """Slots that are neither taken nor asked for."""
-        return self._slots.free() - self._wanted
+        return self.stopping and done and self._slots.idle()
 
     def _may_claim(self) -> bool:
-        if self._quiet or self._free() <= 0:
-            return False
-        if self._spare:
-            return not self._exhausted and self._slots.is_process_idle()
-        if self._unlooked and self._slots.is_process_idle():
-            return True  # what the last claim could not have, because something ran beside it
-        return not self._exhausted and (not self._hold.holds_back() or self._slots.is_process_idle())
-
-    @property
-    def _unlooked(self) -> bool:
-        """Whether suspects may wait that no claim for one alone has looked for."""
-        return self._hold.waiting and not self._alone
+        return self._phase is Phase.WORKING and self._claims.may_claim(self._slots.free(), self._slots.is_process_idle)
 
     async def _exchange(self, lane: _Lane) -> None:
-        most = self._share if self._flowing and self._share and not self._quiet else EXCHANGE
+        claims = self._claims
+        crowded = claims.last.filled and self._share and self._phase is Phase.WORKING
+        most = self._share if crowded else EXCHANGE
         batch = self._outbox[:most]
         del self._outbox[:most]
-        want = min(self._free(), most) if self._may_claim() else 0
+        want = min(self._slots.free() - claims.pending, most) if self._may_claim() else 0
         # What has stalled runs with nothing beside it.
-        alone = want > 0 and (self._spare or self._hold.waiting) and self._slots.is_process_idle()
-        call, looks = lane.call(), self._looks
-        self._rung = False
+        alone = want > 0 and claims.claims_alone(self._slots.is_process_idle)
+        call, arrivals = lane.call(), claims.arrivals
+        self._notified = False
         asked_at = self._clock.monotonic()
         terms = self._terms
         claim = Claim(
             want=want, token=f"{call.sender}:{call.seq}", lease=terms.lease, worker=terms.worker,
-            alone=alone, max_stalls=terms.max_stalls, limits=terms.limits, only_suspects=self._spare,
+            alone=alone, max_stalls=terms.max_stalls, limits=terms.limits, only_suspects=claims.only_suspects,
         )  # fmt: skip
         if want:
             self._slots.claiming(alone=alone)
         answer = await (self._answered if batch else self._answered_in_time)(lane, batch, claim, call)
         if answer is None:
-            self._slots.claimed(suspect=False, hold_others=self._hold.until)
+            self._slots.claimed(suspect=False, hold_others=claims.hold.until)
             return
         for settlement, verdict in zip(batch, answer.verdicts, strict=True):
             self._slots.settled(settlement, verdict)
@@ -303,20 +293,22 @@ class Loop:
         self._worked = self._worked or bool(answer.jobs)
         if want:
             self._slots.looked(answer)
-            self._note(answer, claim, asked_at, looks)
+            claims.answered(claim, answer, asked_at=asked_at, arrivals=arrivals)
+            if claims.last.filled and self._share and self._helper is None:
+                self._helper = asyncio.get_running_loop().create_task(self._help())
             taken = bool(answer.jobs) and answer.jobs[0].suspect
-            self._slots.claimed(suspect=taken, hold_others=self._hold.until)
+            self._slots.claimed(suspect=taken, hold_others=claims.hold.until)
 
     async def _answered(self, lane: _Lane, batch: list[Settlement], claim: Claim, call: Call) -> Exchange:
         """The answer; meanwhile the lane is busy, and what it has asked for is nobody else's to ask for."""
         lane.busy, lane.settling = True, len(batch)
-        self._wanted += claim.want
-        if self._flowing and len(self._outbox) >= _CROWD:
+        self._claims.pending += claim.want
+        if self._claims.last.filled and len(self._outbox) >= _CROWD:
             self._crowded.set()
         try:
             return await self._send(lane, batch, claim, call)
         finally:
-            self._wanted -= claim.want
+            self._claims.pending -= claim.want
             lane.busy = lane.away = False
             lane.settling = 0
 
@@ -328,7 +320,7 @@ class Loop:
         out. That counts as a stall, so a store that only takes its time is given some."""
         try:
             async with asyncio.timeout(None) as lane.limit:
-                if self._stopping:
+                if self.stopping:
                     lane.hurry()
                 return await self._answered(lane, batch, claim, call)
         except TimeoutError:
@@ -345,14 +337,14 @@ class Loop:
             except EngineUnavailable as error:
                 self._away(error)
                 lane.away = True
-                if self._stopping:
+                if self.stopping:
                     lane.hurry()
             else:
                 if lane.away:
                     outages.over()
                 return answer
             await self._pause(pause * (0.5 + self._clock.random() / 2))
-            pause = min(pause * 2, _LAST_PAUSE if self._stopping else _LONGEST_PAUSE)
+            pause = min(pause * 2, _LAST_PAUSE if self.stopping else _LONGEST_PAUSE)
 
     async def _pause(self, seconds: float) -> None:
         """Between two tries; whoever wants the worker to stop ends it."""
@@ -365,34 +357,16 @@ class Loop:
             self._naps.discard(nap)
             timer.cancel()
 
-    def _note(self, answer: Exchange, claim: Claim, asked_at: float, looks: int) -> None:
-        """What the answer says about the next claim."""
-        took_suspect = bool(answer.jobs) and answer.jobs[0].suspect
-        # What was said to have arrived while the claim was under way may have come after it.
-        self._exhausted = len(answer.jobs) < claim.want and not took_suspect and looks == self._looks
-        self._alone = claim.alone
-        self._blocked = answer.blocked_by
-        self._hold.note(waiting=answer.suspects, taken=took_suspect)
-        self._flowing = len(answer.jobs) == claim.want and not (took_suspect or self._blocked or answer.suspects)
-        if self._flowing and self._share and self._helper is None:
-            self._helper = asyncio.get_running_loop().create_task(self._help())
-        self._wake_at = None
-        if self._exhausted and answer.wake_at is not None:
-            # Counted from when it was asked for: the next claim is on its way for as long as this one was, and so
-            # reaches the store when the time has come, and not later by a round trip each time.
-            self._wake_at = asked_at + max(0, answer.wake_at - answer.now) / 1000
-        if self._exhausted and self._spare:
-            look = asked_at + _SPARE_LOOK
-            self._wake_at = look if self._wake_at is None else min(look, self._wake_at)
-
     async def _rest(self) -> None:
         """Until something finishes, arrives, or falls due."""
-        waits = not self._spare  # else it would take the news away from those who can do something about it
-        if waits and self._exhausted and self._watcher is None and not self._quiet and self._free() > 0:
+        claims = self._claims
+        may_claim = self._phase is Phase.WORKING and self._slots.free() > claims.pending
+        # A spare process would take the news away from those who can do something about it.
+        if may_claim and not claims.only_suspects and claims.last.exhausted and self._watcher is None:
             self._watcher = asyncio.get_running_loop().create_task(self._watch())
-        times = [time for time in (self._wake_at, self._hold.until) if time is not None]
+        times = [time for time in (claims.wake_at, claims.hold.until) if time is not None]
         timer = None
-        if times and not self._quiet and self._free() > 0:  # else there is nothing to do when they come
+        if times and may_claim:  # else there is nothing to do when they come
             timer = self._clock.later(max(0.0, min(times) - self._clock.monotonic()), self._due)
         await self._news.wait()
         if timer is not None:
@@ -400,19 +374,16 @@ class Loop:
 
     def _due(self) -> None:
         """What could not be had before may be had now."""
-        self._looks += 1
-        self._exhausted = False
-        self._wake_at = None
+        self._claims.due()
         self._news.set()
 
     async def _watch(self) -> None:
         """Wait for news of the queue, once."""
         try:
-            self._rung = bool(await self._engine.wait([self._terms.queue], timeout=_REST)) or self._rung
+            self._notified = bool(await self._engine.wait([self._terms.queue], timeout=_REST)) or self._notified
         except TorilError:
             await self._clock.sleep(_FIRST_PAUSE)  # the next exchange will say what is wrong
         finally:
             self._watcher = None
-        self._looks += 1
-        self._exhausted = False
+        self._claims.arrived()
         self._news.set()
