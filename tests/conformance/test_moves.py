@@ -170,7 +170,7 @@ async def test_the_order_of_the_line_is_kept_over_many_loads(ends: tuple[Store, 
     while (
         load := await source.transfers.export_batch(TransferPart.JOBS, "q", to=to, mark=f"m{loads}", limit=7)
     ) is not None:
-        assert len(load.parcels) <= 7
+        assert len(load.items) <= 7
         await target.transfers.import_batch(load, sender=sender)
         await source.transfers.confirm_export(load)
         loads += 1
@@ -424,8 +424,8 @@ async def test_a_letter_that_is_waited_for_leaves_with_who_waits(ends: tuple[Sto
 
     loads = await carried(source, target, "q", "p")
 
-    (together,) = [load for load in loads if any(isinstance(each, TransferDeadLetter) for each in load.parcels)]
-    assert {type(each) for each in together.parcels} == {TransferDeadLetter, TransferJob}
+    (together,) = [load for load in loads if any(isinstance(each, TransferDeadLetter) for each in load.items)]
+    assert {type(each) for each in together.items} == {TransferDeadLetter, TransferJob}
     assert await target.prune("p") == 0, "nothing is taken for gone"
     assert (await target.dead_letters.replay("q", [Replay("q/a")])).done == ("q/a",)
     await settle(target, (await claim_one(target)).lease, Completed('"better"'))

@@ -21,7 +21,7 @@ from toril.engines.redis.faults import Walk
 from toril.engines.sqlite import SqliteEngine
 from toril.errors import InvalidOption
 from toril.model import (
-    HEALED,
+    AUTO_REPAIRED,
     Completed,
     Dedup,
     Failed,
@@ -418,7 +418,7 @@ async def test_what_takes_a_decision_is_left_to_people_by_a_healer(engine: Store
     mended = await healer.round(["q"])
     await healer.close()
 
-    assert FaultKind.ORPHAN not in HEALED
+    assert FaultKind.ORPHAN not in AUTO_REPAIRED
     assert [fault.kind for fault in mended if fault.kind is not FaultKind.COUNT] == []
     assert "orphan" in [finding.code for finding in await layout(engine)]
 

@@ -283,12 +283,12 @@ def _letter_mutants() -> Iterator[Mutant]:
     yield Mutant(
         "stalled_unmourned",
         "a job that stalled out is gone",
-        ((changes, "BURIED", instead_of(frozenset({Cause.FAILED}))),),
+        ((changes, "DEAD_LETTER_CAUSES", instead_of(frozenset({Cause.FAILED}))),),
     )
     yield Mutant(
         "cancelled_mourned",
         "a cancelled job is a dead letter",
-        ((changes, "BURIED", instead_of(frozenset(Cause))),),
+        ((changes, "DEAD_LETTER_CAUSES", instead_of(frozenset(Cause))),),
     )
     yield Mutant(
         "letter_stays",

@@ -17,7 +17,7 @@ from toril.policy.metrics import (
     sliced,
     spread,
     sum_of,
-    tally_of,
+    totals_of,
     upper_of,
 )
 
@@ -75,7 +75,7 @@ def test_tallies_add_up_however_they_are_added(parts: list[Counted]) -> None:
     for part in parts:
         sliced(together, part)
 
-    one, other = tally_of(together), sum_of(map(tally_of, parts))
+    one, other = totals_of(together), sum_of(map(totals_of, parts))
 
     assert (one.waits, one.runs, one.stalls, one.retries) == (other.waits, other.runs, other.stalls, other.retries)
     assert _failures(one) == _failures(other)

@@ -11,7 +11,7 @@ from toril.model.states import State
 
 DEAD_LETTERS: Final = "dead-letter"  # the queue that other libraries' dashboards show them in
 Kept: TypeAlias = Literal["queue", "dead_letters"]  # where a job is looked for: in its queue, or among the dead letters
-BURIED: Final = frozenset({Cause.FAILED, Cause.STALLED})  # who was cancelled, or came too late, is not mourned
+DEAD_LETTER_CAUSES: Final = frozenset({Cause.FAILED, Cause.STALLED})  # not cancelled or expired ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

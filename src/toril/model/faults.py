@@ -35,7 +35,7 @@ class FaultKind(StrEnum):
 # What nobody but a person can mend.
 BEYOND_REPAIR = frozenset({FaultKind.FOREIGN, FaultKind.UNREADABLE})
 # What can be mended without asking: nobody loses anything by it, and no job runs that would not have run.
-HEALED = frozenset({
+AUTO_REPAIRED = frozenset({
     FaultKind.GHOST, FaultKind.LOCK, FaultKind.MARKER, FaultKind.PARENT, FaultKind.SCHEDULE, FaultKind.DEDUP,
     FaultKind.SUSPECT, FaultKind.ID, FaultKind.COUNT, FaultKind.WORKER,
 })  # fmt: skip

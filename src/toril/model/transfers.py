@@ -165,7 +165,7 @@ class TransferStoreFacts:
     circuits: Mapping[str, str]
 
 
-Parcel: TypeAlias = (
+TransferItem: TypeAlias = (
     TransferJob | TransferSchedule | TransferDeadLetter | TransferSettings | TransferRecords | TransferStoreFacts
 )
 
@@ -178,7 +178,7 @@ class TransferBatch:
     number: int
     mark: str
     to: str
-    parcels: tuple[Parcel, ...]
+    items: tuple[TransferItem, ...]
 
 
 class ImportOutcome(StrEnum):

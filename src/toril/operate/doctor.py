@@ -7,8 +7,8 @@ from typing import Final
 
 from toril.errors import EngineUnusable, InvalidOption
 from toril.model import (
+    AUTO_REPAIRED,
     BEYOND_REPAIR,
-    HEALED,
     Fault,
     FaultKind,
     Finding,
@@ -210,7 +210,7 @@ class AutoRepair:
             if found is None:
                 self._walk = None
                 break
-            suspected += [fault for fault in found if fault.kind in HEALED]
+            suspected += [fault for fault in found if fault.kind in AUTO_REPAIRED]
         faults = await self._doctor.confirmed(suspected)
         mended = await self._doctor.mend(faults)
         return [fault for fault, done in zip(faults, mended, strict=True) if done]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from toril.codec.encoding import readable
 from toril.errors import InvalidOption, preview
-from toril.model import BURIED, JobRow, Page, RunRow, RunStatus, SearchPage, check_int, letter_id, moment
+from toril.model import DEAD_LETTER_CAUSES, JobRow, Page, RunRow, RunStatus, SearchPage, check_int, letter_id, moment
 from toril.model.durations import Duration, milliseconds
 from toril.model.states import FINISHED, State
 from toril.policy.error_groups import ErrorGroup, FailureSample, grouped
@@ -171,7 +171,7 @@ class JobSearch:
         if since is None:  # if some are no longer known, it may have been among them
             since = good[-1].finished_at if len(good) == RUNS else -1
         bad = (await self.run_rows("failed", limit=RUNS, subject=subject)).items
-        return sum(run.finished_at > since and run.cause in BURIED for run in bad)
+        return sum(run.finished_at > since and run.cause in DEAD_LETTER_CAUSES for run in bad)
 
     async def _payloads(self, runs: Sequence[RunRow]) -> dict[str, Any]:
         """The payloads of runs, as they may be shown, where something still has them."""

@@ -50,9 +50,9 @@ class TransferProgress:
     taken: list[JobRef] = field(default_factory=list)
 
     def count(self, load: TransferBatch, arrival: ImportResult) -> None:
-        self.jobs += sum(isinstance(parcel, TransferJob) for parcel in load.parcels)
-        self.letters += sum(isinstance(parcel, TransferDeadLetter) for parcel in load.parcels)
-        self.schedules += sum(isinstance(parcel, TransferSchedule) for parcel in load.parcels)
+        self.jobs += sum(isinstance(item, TransferJob) for item in load.items)
+        self.letters += sum(isinstance(item, TransferDeadLetter) for item in load.items)
+        self.schedules += sum(isinstance(item, TransferSchedule) for item in load.items)
         self.taken += arrival.taken if arrival.outcome is ImportOutcome.STORED else ()
 
 

@@ -39,7 +39,7 @@ __all__ = [
     "sliced",
     "spread",
     "sum_of",
-    "tally_of",
+    "totals_of",
     "upper_of",
     "window_of",
 ]
@@ -167,7 +167,7 @@ STALLS: Final = "s"
 LOST: Final = "l"
 
 
-def tally_of(counted: Mapping[str, int]) -> MetricTotals:
+def totals_of(counted: Mapping[str, int]) -> MetricTotals:
     """A tally from what a store keeps of it."""
     found: dict[str, dict[str, int]] = {"w": {}, "r": {}, "n": {}}
     for field, count in counted.items():
@@ -197,9 +197,9 @@ def sliced(sum_so_far: Counted, more: Mapping[str, int], names: int = NAMES) -> 
     return sum_so_far
 
 
-def sum_of(tallies: Iterable[MetricTotals]) -> MetricTotals:
+def sum_of(totals: Iterable[MetricTotals]) -> MetricTotals:
     """One tally of all, with the names that failed most."""
-    given = list(tallies)
+    given = list(totals)
     failures, others = _most(each.failures for each in given)
     return MetricTotals(
         waits=merged(each.waits for each in given), runs=merged(each.runs for each in given), failures=failures,

@@ -10,7 +10,7 @@ from toril.engines.redis.records import counts_of, minutes_of, worker_of
 from toril.engines.redis.runner import ScriptRunner
 from toril.model import MetricsWindow, MinuteCounts, QueueSnapshot, Snapshot, check_int
 from toril.model.names import check_queue_name
-from toril.policy.metrics import ALL_NAMES, Counted, check_window, sliced, tally_of
+from toril.policy.metrics import ALL_NAMES, Counted, check_window, sliced, totals_of
 from toril.policy.retention import MINUTES
 
 __all__ = ["RedisMetrics"]
@@ -55,8 +55,8 @@ def _figures_of(name: str, row: Sequence[Any], now: int, window: MetricsWindow) 
         minutes=MinuteCounts(
             this - minutes + 1, minutes_of(completed, this, minutes), minutes_of(failed, this, minutes)
         ),
-        slices={slice_: tally_of(counted) for slice_, counted in slices.items()},
-        total=tally_of(sliced(_counted(total)[1], latest, ALL_NAMES)),
+        slices={slice_: totals_of(counted) for slice_, counted in slices.items()},
+        total=totals_of(sliced(_counted(total)[1], latest, ALL_NAMES)),
     )  # fmt: skip
 
 

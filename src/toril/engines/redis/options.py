@@ -30,8 +30,8 @@ __all__ = [
     "dump_backoff",
     "dump_letter",
     "dump_options",
-    "dump_parcel",
     "dump_trace",
+    "dump_transfer_job",
     "is_plain",
     "load_dedup",
     "load_failure",
@@ -44,7 +44,7 @@ __all__ = [
 
 
 _LOGS = 1000  # lines kept of a job whose options do not say
-BURIED = -1  # as `removeOnFail`: BullMQ keeps such a job in `failed`; Toril moves it to the dead letters
+_TO_DEAD_LETTERS = -1  # as `removeOnFail`: BullMQ keeps such a job in `failed`; Toril moves it to the dead letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def dump_options(job: NewJob) -> str:
     return f"{json.dumps(own, ensure_ascii=False)[:-1]}, {shared[1:]}"
 
 
-def dump_parcel(job: TransferJob, prefix: str) -> str:
+def dump_transfer_job(job: TransferJob, prefix: str) -> str:
     """The text for the options of a job from another store."""
     own: dict[str, Any] = {} if job.id.isdecimal() else {"jobId": job.id}
     if job.priority:
@@ -145,7 +145,7 @@ def _dump(
     if backoff is not None:
         given["backoff"] = dump_backoff(backoff)
     given["removeOnComplete"] = _dump_keep(completed)
-    given["removeOnFail"] = BURIED if failed.count == 0 else _dump_keep(failed)
+    given["removeOnFail"] = _TO_DEAD_LETTERS if failed.count == 0 else _dump_keep(failed)
     if logs != _LOGS:
         given["kl"] = logs
     own = {"timeout": timeout, "resultTtl": ttl, "breaker": breaker, "subject": subject}
@@ -215,7 +215,7 @@ def load_options(text: str | None) -> RedisOptions:
         backoff=_load_backoff(given.get("backoff")),
         timeout=_within(own.get("timeout"), 1, MAX_DELAY),
         keep_completed=_load_keep(given.get("removeOnComplete")),
-        keep_failed=REMOVE if given.get("removeOnFail") == BURIED else _load_keep(given.get("removeOnFail")),
+        keep_failed=REMOVE if given.get("removeOnFail") == _TO_DEAD_LETTERS else _load_keep(given.get("removeOnFail")),
         keep_logs=_within(given.get("kl"), 0, 1_000_000, _LOGS) or 0,
         result_ttl=_within(own.get("resultTtl"), 1, MAX_DELAY),
         breaker=_line(own.get("breaker")),

@@ -10,7 +10,7 @@ from toril.engines.redis.layout import FIELDS, FLEET, KEYS, due_of
 from toril.engines.redis.options import (
     dump_letter,
     dump_options,
-    dump_parcel,
+    dump_transfer_job,
     load_dedup,
     load_failure,
     load_options,
@@ -38,11 +38,11 @@ from toril.model import (
     NewJob,
     OnFailure,
     OwnedKey,
-    Parcel,
     RunRow,
     RunStatus,
     TransferBatch,
     TransferDeadLetter,
+    TransferItem,
     TransferJob,
     TransferPart,
     TransferRecords,
@@ -70,22 +70,22 @@ __all__ = [
     "dump_schedule",
     "dump_settings",
     "dump_store_facts",
-    "parcel_of",
+    "item_of",
 ]
 
 _ENDED: Final = {State.COMPLETED, State.FAILED}
 _SHOWN: Final = 1024  # characters of a reason in what dashboards show of a letter
 
 
-def dump_job(parcel: TransferJob, prefix: str) -> str:
-    keep = parcel.keep_completed if parcel.state is State.COMPLETED else parcel.keep_failed
-    ages = parcel.state in _ENDED and age_ms(keep) is not None
-    when = parcel.finished_at if parcel.state in _ENDED else parcel.due
+def dump_job(item: TransferJob, prefix: str) -> str:
+    keep = item.keep_completed if item.state is State.COMPLETED else item.keep_failed
+    ages = item.state in _ENDED and age_ms(keep) is not None
+    when = item.finished_at if item.state in _ENDED else item.due
     return _text([
-        parcel.queue, parcel.id, parcel.state.value, str(when or 0), int(parcel.suspect), str(parcel.priority),
-        parcel.group or "", str(parcel.fence), _job_fields(parcel, prefix), list(parcel.logs),
-        _child_lists(parcel.children, prefix), _owned_keys(parcel.held),
-        str((parcel.finished_at or 0) + (age_ms(keep) or 0) + 1) if ages else "",
+        item.queue, item.id, item.state.value, str(when or 0), int(item.suspect), str(item.priority),
+        item.group or "", str(item.fence), _job_fields(item, prefix), list(item.logs),
+        _child_lists(item.children, prefix), _owned_keys(item.held),
+        str((item.finished_at or 0) + (age_ms(keep) or 0) + 1) if ages else "",
     ])  # fmt: skip
 
 
@@ -97,25 +97,25 @@ def _flat(given: dict[str, Any]) -> list[str]:
     return [part for name, value in given.items() if value is not None for part in (FIELDS[name], str(value))]
 
 
-def _job_fields(parcel: TransferJob, prefix: str) -> list[str]:
-    waits = parcel.state in {State.DELAYED, State.WAITING_CHILDREN}
-    run, failure = scheduled_run(parcel.id), parcel.failure
-    ready = parcel.added_at + parcel.delay if parcel.ready is None and parcel.delay and not parcel.starts else None
+def _job_fields(item: TransferJob, prefix: str) -> list[str]:
+    waits = item.state in {State.DELAYED, State.WAITING_CHILDREN}
+    run, failure = scheduled_run(item.id), item.failure
+    ready = item.added_at + item.delay if item.ready is None and item.delay and not item.starts else None
     return _flat({
-        "name": parcel.name, "data": parcel.data, "opts": parcel.wire or dump_parcel(parcel, prefix),
-        "added_at": parcel.added_at, "delay": parcel.delay if waits else 0, "priority": parcel.priority,
-        "waited": None if waits else parcel.delay or None, "started_at": parcel.started_at, "worker": parcel.worker,
-        "starts": parcel.starts or None, "attempts_made": parcel.attempts_made or None, "stalls": parcel.stalls or None,
-        "progress": parcel.progress, "result": parcel.result, "finished_at": parcel.finished_at,
-        "dedup": None if parcel.dedup is None else parcel.dedup.key, "scheduler": None if run is None else run[0],
-        "deferred": parcel.deferred, "held": f"{parcel.fence} 0 1" if parcel.fence else None,
-        "expires": parcel.expires_at, "metadata": parcel.metadata, "checkpoint": parcel.checkpoint,
-        "parked": parcel.parked, "stall_cause": parcel.stall_cause,
-        "ready": ready if parcel.ready is None else parcel.ready,
+        "name": item.name, "data": item.data, "opts": item.wire or dump_transfer_job(item, prefix),
+        "added_at": item.added_at, "delay": item.delay if waits else 0, "priority": item.priority,
+        "waited": None if waits else item.delay or None, "started_at": item.started_at, "worker": item.worker,
+        "starts": item.starts or None, "attempts_made": item.attempts_made or None, "stalls": item.stalls or None,
+        "progress": item.progress, "result": item.result, "finished_at": item.finished_at,
+        "dedup": None if item.dedup is None else item.dedup.key, "scheduler": None if run is None else run[0],
+        "deferred": item.deferred, "held": f"{item.fence} 0 1" if item.fence else None,
+        "expires": item.expires_at, "metadata": item.metadata, "checkpoint": item.checkpoint,
+        "parked": item.parked, "stall_cause": item.stall_cause,
+        "ready": ready if item.ready is None else item.ready,
         "reason": None if failure is None else failure.reason, "kind": None if failure is None else failure.kind,
         "trace": None if failure is None or not failure.traceback else _text([failure.traceback]),
-        "errors": dump_errors(parcel.errors), "children": dump_names(parcel.children),
-    }) + _link(parcel.parent, parcel.on_failure, prefix)  # fmt: skip
+        "errors": dump_errors(item.errors), "children": dump_names(item.children),
+    }) + _link(item.parent, item.on_failure, prefix)  # fmt: skip
 
 
 def _link_to(parent: JobRef, prefix: str) -> dict[str, Any]:
@@ -153,51 +153,51 @@ def _owned_keys(held: OwnedKey | None) -> list[Any] | None:
     return [held.key, "" if held.till is None else str(held.till), kept]
 
 
-def dump_dead_letter(parcel: TransferDeadLetter, prefix: str) -> str:
-    it = parcel.letter
+def dump_dead_letter(item: TransferDeadLetter, prefix: str) -> str:
+    it = item.letter
     fields = _flat({
         "name": it.name, "data": it.data, "opts": dump_letter(it), "added_at": it.added_at, "delay": 0,
         "priority": it.priority, "started_at": it.started_at, "worker": it.worker, "metadata": it.metadata,
-        "checkpoint": it.checkpoint, "progress": it.progress, "errors": dump_errors(parcel.errors),
+        "checkpoint": it.checkpoint, "progress": it.progress, "errors": dump_errors(item.errors),
         "stall_cause": it.stall_cause, "reason": it.failure.reason,
         "kind": it.failure.kind, "trace": _text([it.failure.traceback]) if it.failure.traceback else None,
-        "parked": 0 if parcel.children else None, "children": dump_names(parcel.children), "group": it.group,
+        "parked": 0 if item.children else None, "children": dump_names(item.children), "group": it.group,
         "order": 0 if it.group else None,
     })  # fmt: skip
     return _text([
         it.id, it.queue, it.job_id, it.cause.value, str(it.failed_at), str(it.attempts_made), str(it.stalls),
         it.worker or "", it.failure.reason[:_SHOWN], fields + _link(it.parent, it.on_failure, prefix),
-        _child_lists(parcel.children, prefix), list(parcel.logs),
+        _child_lists(item.children, prefix), list(item.logs),
     ])  # fmt: skip
 
 
-def dump_schedule(parcel: TransferSchedule) -> str:
-    view = parcel.view
+def dump_schedule(item: TransferSchedule) -> str:
+    view = item.view
     return _text([
         view.queue, view.schedule.id, str(view.slot), view.count, json.dumps(own_of(view.schedule)),
-        [str(part) for part in fields_of(view.schedule, view.slot)], int(parcel.waits), int(view.paused),
-        int(view.over), parcel.last or "",
+        [str(part) for part in fields_of(view.schedule, view.slot)], int(item.waits), int(view.paused),
+        int(view.over), item.last or "",
     ])  # fmt: skip
 
 
-def dump_settings(parcel: TransferSettings) -> str:
-    rate = parcel.rate
+def dump_settings(item: TransferSettings) -> str:
+    rate = item.rate
     meta = {
-        "concurrency": parcel.concurrency, "rate_max": rate and rate.max, "rate_ms": rate and per_ms(rate),
+        "concurrency": item.concurrency, "rate_max": rate and rate.max, "rate_ms": rate and per_ms(rate),
     }  # fmt: skip
     own = {
         "window": "sliding" if rate is not None and rate.window == "sliding" else None,
-        "max_waiting": parcel.max_waiting, "held_till": parcel.held_till,
-        "groups_set": parcel.groups_set and parcel.groups_set.dump(),
+        "max_waiting": item.max_waiting, "held_till": item.held_till,
+        "groups_set": item.groups_set and item.groups_set.dump(),
     }  # fmt: skip
-    if parcel.groups_declared is not None:
-        own["groups_declared"] = parcel.groups_declared.dump()
-    limits = [part for name, (own_limits, stopped) in parcel.groups.items()
+    if item.groups_declared is not None:
+        own["groups_declared"] = item.groups_declared.dump()
+    limits = [part for name, (own_limits, stopped) in item.groups.items()
               for part in (name, own_limits.dump() + ("p" if stopped else ""))]  # fmt: skip
     return _text([
-        parcel.queue, "1" if parcel.paused else "", _set(meta), _set(own), str(parcel.numbers + HEADROOM),
-        str(parcel.fences), limits, [[str(time), count] for time, count in parcel.starts],
-        [part for name, starts in (parcel.group_starts or {}).items()
+        item.queue, "1" if item.paused else "", _set(meta), _set(own), str(item.numbers + HEADROOM),
+        str(item.fences), limits, [[str(time), count] for time, count in item.starts],
+        [part for name, starts in (item.group_starts or {}).items()
          for part in (name, [each for start in starts for each in start])],
     ])  # fmt: skip
 
@@ -207,20 +207,20 @@ def _set(given: dict[str, Any]) -> list[str]:
     return [part for name, value in given.items() for part in (FIELDS[name], "" if value is None else str(value))]
 
 
-def dump_records(parcel: TransferRecords, prefix: str) -> str:
+def dump_records(item: TransferRecords, prefix: str) -> str:
     def of(ending: RunStatus) -> list[Any]:
-        minutes = [(row[0], row[1 if ending is RunStatus.COMPLETED else 2]) for row in parcel.minutes]
-        total = parcel.completed if ending is RunStatus.COMPLETED else parcel.failed
+        minutes = [(row[0], row[1 if ending is RunStatus.COMPLETED else 2]) for row in item.minutes]
+        total = item.completed if ending is RunStatus.COMPLETED else item.failed
         return [total, [[minute, count] for minute, count in minutes if count], runs(ending)]
 
     def runs(ending: RunStatus) -> list[Any]:
-        return [_run(run, prefix) for run in reversed(parcel.runs) if run.ending is ending]
+        return [_run(run, prefix) for run in reversed(item.runs) if run.ending is ending]
 
     return _text([
         of(RunStatus.COMPLETED), of(RunStatus.FAILED), runs(RunStatus.CANCELLED),
-        [[step, number, dict(counted)] for (step, number), counted in parcel.slices.items()],
-        [[job_id, str(till), cause, text] for job_id, till, cause, text in parcel.results],
-        [[key, owner, str(till)] for key, owner, till in parcel.keys],
+        [[step, number, dict(counted)] for (step, number), counted in item.slices.items()],
+        [[job_id, str(till), cause, text] for job_id, till, cause, text in item.results],
+        [[key, owner, str(till)] for key, owner, till in item.keys],
     ])  # fmt: skip
 
 
@@ -232,19 +232,19 @@ def _run(run: RunRow, prefix: str) -> list[Any]:
     ]  # fmt: skip
 
 
-def dump_store_facts(parcel: TransferStoreFacts) -> list[str]:
-    keep = parcel.letters
+def dump_store_facts(item: TransferStoreFacts) -> list[str]:
+    keep = item.letters
     count, age = (-1 if each is None else each for each in (keep.count, age_ms(keep)))
-    return ["" if keep == KEEP_ALL else f"{count} {age}", *(part for pair in parcel.circuits.items() for part in pair)]
+    return ["" if keep == KEEP_ALL else f"{count} {age}", *(part for pair in item.circuits.items() for part in pair)]
 
 
 _MINUTE: Final = FIELDS["minute"]
 _NAMES: Final = FIELDS["names"]
 
 
-def parcel_of(row: Sequence[Any], *, prefix: str, now: int) -> Parcel:
+def item_of(row: Sequence[Any], *, prefix: str, now: int) -> TransferItem:
     kind, *content = row
-    kinds: dict[str, Callable[..., Parcel]] = {
+    kinds: dict[str, Callable[..., TransferItem]] = {
         "job": partial(_job, prefix),
         "letter": partial(_letter, prefix),
         "schedule": _schedule,
@@ -466,11 +466,11 @@ class RedisTransfers:
         if found is None:
             return None
         number, old_mark, rows, moment = found
-        parcels = (parcel_of(row, prefix=self._runner.address.prefix, now=moment) for row in rows)
-        return TransferBatch(number, old_mark, to, tuple(parcels))
+        items = (item_of(row, prefix=self._runner.address.prefix, now=moment) for row in rows)
+        return TransferBatch(number, old_mark, to, tuple(items))
 
     async def import_batch(self, load: TransferBatch, *, sender: str, now: int | None = None) -> ImportResult:
-        name, queue, arguments = self._arguments(load.parcels)
+        name, queue, arguments = self._arguments(load.items)
         outcome, refs = await self._surely(name, queue, [sender, load.number, load.mark, *arguments], now)
         return ImportResult(ImportOutcome(outcome), tuple(JobRef(*ref) for ref in refs))
 
@@ -501,9 +501,9 @@ class RedisTransfers:
             if cursor == "0":
                 return found
 
-    def _arguments(self, parcels: Sequence[Parcel]) -> tuple[str, str, list[Any]]:
+    def _arguments(self, items: Sequence[TransferItem]) -> tuple[str, str, list[Any]]:
         """The script that imports these, of which queue it speaks, and what it takes."""
-        match parcels:
+        match items:
             case (TransferSettings() as settings,):
                 return "import_settings", settings.queue, [dump_settings(settings)]
             case (TransferRecords() as ledger,):
@@ -511,19 +511,19 @@ class RedisTransfers:
             case (TransferStoreFacts() as facts,):
                 return "import_store", self._runner.dead_letter_queue, dump_store_facts(facts)
             case _:
-                return self._many(parcels)
+                return self._many(items)
 
-    def _many(self, parcels: Sequence[Parcel]) -> tuple[str, str, list[Any]]:
+    def _many(self, items: Sequence[TransferItem]) -> tuple[str, str, list[Any]]:
         prefix, queue, arguments = self._runner.address.prefix, "", []
-        for parcel in parcels:
-            match parcel:
+        for item in items:
+            match item:
                 case TransferJob():
-                    arguments += ["job", dump_job(parcel, prefix)]
+                    arguments += ["job", dump_job(item, prefix)]
                 case TransferDeadLetter():
-                    arguments += ["letter", dump_dead_letter(parcel, prefix)]
+                    arguments += ["letter", dump_dead_letter(item, prefix)]
                 case TransferSchedule():
-                    queue = parcel.view.queue
-                    arguments += ["schedule", dump_schedule(parcel)]
+                    queue = item.view.queue
+                    arguments += ["schedule", dump_schedule(item)]
                 case TransferSettings() | TransferRecords() | TransferStoreFacts():
                     raise InvalidOption("settings, figures and facts come in loads of their own")
         return (

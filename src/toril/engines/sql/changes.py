@@ -10,7 +10,7 @@ from toril.engines.sql.statements import statements
 from toril.engines.sql.transaction import QueueRow, Transaction
 from toril.model import (
     ATTEMPT_ERRORS,
-    BURIED,
+    DEAD_LETTER_CAUSES,
     Cause,
     EventKind,
     Failure,
@@ -251,14 +251,14 @@ class QueueChanges:
             self._writes["result"].append(values)
         kept = options.keep_failed.count != 0
         if options.parent is not None:
-            stays = kept or cause in BURIED
+            stays = kept or cause in DEAD_LETTER_CAUSES
             self.ended_children.append(ChildEnded(job.id, options.parent, "failed", failure.reason, stays))
         if not kept:
-            if options.parked is not None and cause not in BURIED:
+            if options.parked is not None and cause not in DEAD_LETTER_CAUSES:
                 self._writes["orphan"].append((job.key,))
-            if cause in BURIED:
+            if cause in DEAD_LETTER_CAUSES:
                 self._dead_letter(job, cause, failure, made)
-            self.delete(job.key, job.chosen, 0 if cause in BURIED else job.logs)
+            self.delete(job.key, job.chosen, 0 if cause in DEAD_LETTER_CAUSES else job.logs)
         else:
             self.keep(job, made, Place.FAILED, options.keep_failed, None, failure)
 

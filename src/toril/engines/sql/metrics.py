@@ -38,7 +38,7 @@ from toril.policy.metrics import (
     bucket_of,
     check_window,
     sliced,
-    tally_of,
+    totals_of,
 )
 from toril.policy.retention import MINUTES
 
@@ -144,8 +144,8 @@ def _counted(tx: Transaction, row: QueueRow, window: MetricsWindow) -> tuple[dic
     number = latest.pop(MINUTE) // window.step
     if number > first:
         found[number] = sliced(found.get(number, {}), latest)
-    slices = {number: tally_of(counted) for number, counted in found.items()}
-    return slices, tally_of(sliced(total, latest, ALL_NAMES))
+    slices = {number: totals_of(counted) for number, counted in found.items()}
+    return slices, totals_of(sliced(total, latest, ALL_NAMES))
 
 
 def _oldest(tx: Transaction, row: QueueRow) -> int | None:

@@ -26,10 +26,10 @@ from toril.model import (
     Keep,
     OnFailure,
     OwnedKey,
-    Parcel,
     RunStatus,
     TransferBatch,
     TransferDeadLetter,
+    TransferItem,
     TransferJob,
     TransferPart,
     TransferRecords,
@@ -207,7 +207,7 @@ _DEAD_LETTER: Final = query("transfer", "dead_letter", ExportedDeadLetter)
 _SCHEDULES: Final = query("transfer", "schedules", ExportedSchedule)
 
 
-def content_of(text: str) -> Parcel:
+def content_of(text: str) -> TransferItem:
     kind, *content = json.loads(text)
     return _KINDS[kind](*content)
 
@@ -335,7 +335,7 @@ def _facts_text(kept: str | None, circuits: list[Any]) -> TransferStoreFacts:
     return TransferStoreFacts(KEEP_ALL if kept is None else Keep(*json.loads(kept)), dict(circuits))
 
 
-_KINDS: Final[dict[str, Callable[..., Parcel]]] = {
+_KINDS: Final[dict[str, Callable[..., TransferItem]]] = {
     "job": _job,
     "letter": _dead_letter,
     "schedule": _schedule_text,

@@ -26,11 +26,11 @@ from toril.model import (
     ImportOutcome,
     ImportResult,
     JobRef,
-    Parcel,
     RunRow,
     RunStatus,
     TransferBatch,
     TransferDeadLetter,
+    TransferItem,
     TransferJob,
     TransferPart,
     TransferRecords,
@@ -62,55 +62,55 @@ _FORGET_RUNS: Final = statement("control", "forget_runs")
 _OWNER: Final = statement("dedup", "owner")
 
 
-def put_settings(step: QueueChanges, parcel: TransferSettings) -> None:
+def put_settings(step: QueueChanges, item: TransferSettings) -> None:
     """The queue is set as it was there, and numbers its jobs from far behind those that may still come."""
     row, tx = step.row, step.tx
-    row.paused = int(parcel.paused)
-    row.concurrency, row.max_waiting, row.rate = parcel.concurrency, parcel.max_waiting, dump_rate(parcel.rate)
-    row.held_till = max(row.held_till, parcel.held_till or 0)
-    row.groups_set = None if parcel.groups_set is None else parcel.groups_set.dump()
-    if parcel.groups_declared is not None:
-        row.groups_declared = parcel.groups_declared.dump()
-    row.last_number = max(row.last_number, parcel.numbers + HEADROOM)
-    row.claims = max(row.claims, parcel.fences)
+    row.paused = int(item.paused)
+    row.concurrency, row.max_waiting, row.rate = item.concurrency, item.max_waiting, dump_rate(item.rate)
+    row.held_till = max(row.held_till, item.held_till or 0)
+    row.groups_set = None if item.groups_set is None else item.groups_set.dump()
+    if item.groups_declared is not None:
+        row.groups_declared = item.groups_declared.dump()
+    row.last_number = max(row.last_number, item.numbers + HEADROOM)
+    row.claims = max(row.claims, item.fences)
     tx.run(_SQL["return"], (row.key,))
     tx.run(_SQL["is_back"], (row.key,))
-    for name, (limits, paused) in parcel.groups.items():
+    for name, (limits, paused) in item.groups.items():
         row.grouped = 1
         tx.run(_SQL["set_group"], (row.key, name, limits.dump(), int(paused)))
         step.touch(name)
-    for time, count in parcel.starts:
+    for time, count in item.starts:
         tx.run(_START, (row.key, time, count))
-    for name, starts in (parcel.group_starts or {}).items():
+    for name, starts in (item.group_starts or {}).items():
         for time, count in starts:
             tx.run(_GROUP_START, (row.key, name, time, count))
     step.arrived()
 
 
-def put_records(tx: Transaction, row: QueueRow, parcel: TransferRecords) -> None:
+def put_records(tx: Transaction, row: QueueRow, item: TransferRecords) -> None:
     """Add what was counted there to what was counted here."""
-    _put_runs(tx, row, parcel)
-    for minute, completed, failed in parcel.minutes:
+    _put_runs(tx, row, item)
+    for minute, completed, failed in item.minutes:
         tx.run(_MINUTE, (row.key, minute, completed, failed))
-    for (length, number), counted in parcel.slices.items():
+    for (length, number), counted in item.slices.items():
         add_to_slice(tx, (row.key, length, number), dict(counted), NAMES if length else ALL_NAMES)
-    for job, till, cause, text in parcel.results:
+    for job, till, cause, text in item.results:
         tx.run(_RESULT, (row.key, job, till, cause, text))
-    for key, owner, till in parcel.keys:
+    for key, owner, till in item.keys:
         if tx.one(_OWNER, (row.key, key)) is None:
             tx.run(_SQL["hold_key"], (row.key, key, owner, 0, till, None))
 
 
-def _put_runs(tx: Transaction, row: QueueRow, parcel: TransferRecords) -> None:
+def _put_runs(tx: Transaction, row: QueueRow, item: TransferRecords) -> None:
     """Records of both, by their time; as many as a queue keeps. Their numbers end with how many there were."""
-    row.completed_total += parcel.completed
-    row.failed_total += parcel.failed
-    row.cancelled_total += parcel.cancelled
+    row.completed_total += item.completed
+    row.failed_total += item.failed
+    row.cancelled_total += item.cancelled
     for ending in RunStatus:
         first, last = run_key(row.key, ending, 0), run_key(row.key, ending, (1 << 40) - 1)
         before = tx.rows(_RUN_RECORDS, (first, last))
-        came = [_stored(run) for run in parcel.runs if run.ending is ending]
-        if came or parcel.completed or parcel.failed or parcel.cancelled:
+        came = [_stored(run) for run in item.runs if run.ending is ending]
+        if came or item.completed or item.failed or item.cancelled:
             both = sorted(before + came, key=lambda run: run.finished_at)[-RUNS:]
             tx.run(_FORGET_RUNS, (first, last))
             number = first + max(row.total(ending), len(both)) - len(both)
@@ -149,12 +149,12 @@ def import_batch(tx: Transaction, load: TransferBatch, sender: str) -> ImportRes
     if load.number <= number:
         return ImportResult(ImportOutcome.STALE)
     importing = _Import(tx)
-    jobs = [parcel for parcel in load.parcels if isinstance(parcel, TransferJob)]
+    jobs = [item for item in load.items if isinstance(item, TransferJob)]
     clashes = importing.clashes(jobs)
     if clashes:
         return ImportResult(ImportOutcome.CLASH, clashes)
-    for parcel in load.parcels:
-        importing.put(parcel)
+    for item in load.items:
+        importing.put(item)
     importing.flush()
     tx.run(_SQL["set_fact"], (name, json.dumps([load.number, load.mark])))
     return ImportResult(ImportOutcome.STORED, tuple(importing.taken))
@@ -174,26 +174,26 @@ class _Import:
         keyed = ((job, job_key(self._step(job.queue).row.key, job.id)) for job in jobs)
         return tuple(job.ref for job, key in keyed if key is not None and self._tx.one(_SQL["is_taken"], (key,)))
 
-    def put(self, parcel: Parcel) -> None:
-        match parcel:
+    def put(self, item: TransferItem) -> None:
+        match item:
             case TransferJob():
-                self._put_job(parcel)
+                self._put_job(item)
             case TransferSchedule():
-                self._schedules.append(parcel)
+                self._schedules.append(item)
             case TransferDeadLetter():
-                self._put_dead_letter(parcel)
+                self._put_dead_letter(item)
             case TransferSettings():
-                put_settings(self._step(parcel.queue), parcel)
+                put_settings(self._step(item.queue), item)
             case TransferRecords():
-                put_records(self._tx, self._tx.queue(parcel.queue), parcel)
+                put_records(self._tx, self._tx.queue(item.queue), item)
             case TransferStoreFacts():
-                self._put_facts(parcel)
+                self._put_facts(item)
 
     def flush(self) -> None:
         for step in self._steps.values():
             step.flush()
-        for parcel in self._schedules:
-            self._put_schedule(parcel)
+        for item in self._schedules:
+            self._put_schedule(item)
 
     def _step(self, queue: str) -> QueueChanges:
         if queue not in self._steps:
@@ -300,9 +300,9 @@ class _Import:
         ]
         self._tx.run_all(_SQL["insert_child"], rows)
 
-    def _put_dead_letter(self, parcel: TransferDeadLetter) -> None:
-        dead, row, key = parcel.letter, self._step(parcel.letter.queue).row, 0
-        if parcel.children or parcel.logs:
+    def _put_dead_letter(self, item: TransferDeadLetter) -> None:
+        dead, row, key = item.letter, self._step(item.letter.queue).row, 0
+        if item.children or item.logs:
             row.last_number += 1
             key = -(first_key(row.key) + row.last_number)
         stored = self._tx.run(
@@ -329,29 +329,29 @@ class _Import:
                 dead.checkpoint,
                 dead.progress,
                 dead.group,
-                dump_errors(parcel.errors),
-                key if parcel.logs else None,
-                key if parcel.children else None,
+                dump_errors(item.errors),
+                key if item.logs else None,
+                key if item.children else None,
             ),
         )
         if not stored:
             self.taken.append(JobRef(dead.queue, dead.job_id))
             return
-        self._put_log(key, parcel.logs)
-        self._put_children(key, parcel.children)
+        self._put_log(key, item.logs)
+        self._put_children(key, item.children)
 
-    def _put_schedule(self, parcel: TransferSchedule) -> None:
+    def _put_schedule(self, item: TransferSchedule) -> None:
         """In place of one that keeps the same time; one that keeps another was declared later, and stays."""
-        view, tx, row = parcel.view, self._tx, self._tx.queue(parcel.view.queue)
+        view, tx, row = item.view, self._tx, self._tx.queue(item.view.queue)
         schedule, timing = view.schedule, timing_of(view.schedule)
         before = tx.value(_SQL["timing"], (row.key, schedule.id))
         if before is not None and before != timing:
             return
         drop_run(QueueChanges(tx, row), schedule.id)
         run = self._key(row, run_id(schedule.id, view.slot))
-        if parcel.waits and run is None:
+        if item.waits and run is None:
             run = place_job(tx, row, run_job(schedule, view.slot))
-        last = None if parcel.last is None else self._key(row, parcel.last)
+        last = None if item.last is None else self._key(row, item.last)
         tx.run(
             _SQL["put_schedule"],
             (
@@ -373,10 +373,10 @@ class _Import:
         key: int | None = self._tx.value(_SQL["owner"], (row.key, identity))
         return key
 
-    def _put_facts(self, parcel: TransferStoreFacts) -> None:
-        if keep_dead_letters(self._tx, None) == KEEP_ALL and parcel.letters != KEEP_ALL:
-            keep_dead_letters(self._tx, parcel.letters)
-        for key, text in parcel.circuits.items():
+    def _put_facts(self, item: TransferStoreFacts) -> None:
+        if keep_dead_letters(self._tx, None) == KEEP_ALL and item.letters != KEEP_ALL:
+            keep_dead_letters(self._tx, item.letters)
+        for key, text in item.circuits.items():
             self._tx.run(_SQL["put_circuit"], (key, text))
 
 
