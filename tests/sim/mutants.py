@@ -281,12 +281,12 @@ def _move_mutants() -> Iterator[Mutant]:
 def _letter_mutants() -> Iterator[Mutant]:
     yield Mutant("no_letter", "a job that failed for good is gone", ((QueueChanges, "_dead_letter", instead(nothing)),))
     yield Mutant(
-        "stalled_unmourned",
+        "stalled_leaves_no_letter",
         "a job that stalled out is gone",
         ((changes, "DEAD_LETTER_CAUSES", instead_of(frozenset({Cause.FAILED}))),),
     )
     yield Mutant(
-        "cancelled_mourned",
+        "cancelled_leaves_a_letter",
         "a cancelled job is a dead letter",
         ((changes, "DEAD_LETTER_CAUSES", instead_of(frozenset(Cause))),),
     )
@@ -305,7 +305,7 @@ _FOUND_BY: Final[dict[str, tuple[int, str]]] = {
     "calls_forgotten": (14, "G2"), "add_answered_first": (1, "I1"), "release_counts": (1, "I6"),
     "retry_counts_twice": (0, "I6"), "stall_counts": (1, "I6"), "left_active": (0, "I1"), "never_woken": (0, "I15"),
     "starts_early": (1, "I1"), "no_isolation": (1, "G6"), "no_letter": (0, "letters"),
-    "stalled_unmourned": (3, "letters"), "cancelled_mourned": (1, "letters"), "letter_stays": (46, "I1"),
+    "stalled_leaves_no_letter": (3, "letters"), "cancelled_leaves_a_letter": (1, "letters"), "letter_stays": (46, "I1"),
 }  # fmt: skip
 
 MUTANTS: dict[str, Mutant] = known(
