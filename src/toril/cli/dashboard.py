@@ -59,7 +59,7 @@ def dashboard(
         raise click.UsageError(f"{host} can be reached from elsewhere: set TORIL_HTTP_TOKEN for those who may enter")
     write_logs("warning")
     app = place.to_app()
-    if app.url.startswith("memory:"):
+    if app.services.in_memory:
         raise click.UsageError(
             "memory:// belongs to one process, so this dashboard would show a store without jobs: use sqlite:// or "
             "redis://, or mount toril.web.site(app) in that process"

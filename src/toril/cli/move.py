@@ -18,6 +18,7 @@ from toril.errors import InvalidOption
 from toril.model import LOAD, JobRef
 from toril.operate.transfer import Transfer, TransferPlan, TransferProgress
 from toril.runtime.clock import SYSTEM
+from toril.store.connect import is_in_memory
 from toril.store.engine import Store, connect, redacted
 
 __all__ = ["move"]
@@ -49,7 +50,7 @@ def move(
         if redacted(url) != url:
             say("Warning: a password on the command line is seen by others on this machine")
     check_there(source, named=True)
-    if target.startswith("memory:"):
+    if is_in_memory(target):
         raise InvalidOption("memory:// is gone when this command ends: move to a file or to Redis")
     prefixes = (prefix, prefix if to_prefix is None else to_prefix)
     return asyncio.run(_moved((source, target), prefixes, load, dry_run=dry_run, as_json=as_json))

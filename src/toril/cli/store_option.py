@@ -21,6 +21,7 @@ from toril.cli.loading import load
 from toril.cli.terminal import duration
 from toril.operate.lookup import find_queues
 from toril.runtime.clock import SYSTEM
+from toril.store.connect import is_in_memory
 from toril.store.engine import redacted
 
 __all__ = [
@@ -151,9 +152,9 @@ async def _worked(
 
 
 def check_there(url: str, *, named: bool, hint: str = "") -> None:
-    parts = urlsplit(url)
-    if parts.scheme == "memory":
+    if is_in_memory(url):
         raise click.UsageError("memory:// is a store within one process, which other commands cannot see")
+    parts = urlsplit(url)
     if parts.scheme != "sqlite" or Path(unquote(parts.path[1:], errors="surrogateescape")).exists():
         return
     if not named:

@@ -15,6 +15,7 @@ from toril.cli.escaping import as_json as on_a_line
 from toril.cli.exit import CommandFailed, say
 from toril.cli.terminal import Column, json_option, table
 from toril.runtime.clock import SYSTEM
+from toril.store.connect import is_in_memory
 from toril.torture.checker import PROMISES, TortureReport
 from toril.torture.driver import Torture, faults_of
 from toril.torture.driver import torture as tortured
@@ -54,7 +55,7 @@ def torture(
     """
     if own_disk and url != "sqlite":
         raise click.UsageError("--own-disk belongs to --url sqlite")
-    if url.startswith("memory:"):
+    if is_in_memory(url):
         raise click.UsageError("memory:// is a store within one process, which does not outlive it")
     folder = Path(tempfile.mkdtemp(prefix="toril-torture-"))
     tag = SYSTEM.unique()[:8]

@@ -87,7 +87,7 @@ def main(orders: str, descriptors: str) -> int:
     except click.UsageError as error:
         under.tell(failed=[2, error.format_message(), True])
         return 2
-    if app.url.startswith("memory:"):  # nobody else can get at its jobs
+    if app.services.in_memory:  # nobody else can get at its jobs
         under.suspects = SuspectPolicy.HOLD_CLAIMS
     elif under.suspects is SuspectPolicy.ONLY:
         queues = dict.fromkeys(queues, 1)
@@ -101,7 +101,7 @@ def main(orders: str, descriptors: str) -> int:
 
 
 def _check_shared(app: App, processes: int) -> None:
-    if processes > 1 and app.url.startswith("memory:"):
+    if processes > 1 and app.services.in_memory:
         raise click.UsageError(
             f"--processes {processes} needs a store that processes share, and memory:// belongs to one process: "
             "use sqlite:// or redis://, or one process"

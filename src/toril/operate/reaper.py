@@ -17,6 +17,7 @@ from toril.model import REAPER, Fault, Recovered
 from toril.operate.doctor import AutoRepair, Doctor
 from toril.runtime.clock import Clock
 from toril.runtime.logs import Contact
+from toril.store.connect import is_in_memory
 from toril.store.engine import Engine, Store
 
 __all__ = ["LEASE", "Election", "Reaper", "check_electable"]
@@ -33,7 +34,7 @@ _RESIGN: Final = 0.5  # seconds
 
 def check_electable(url: str) -> None:
     """Whether there can be others to elect a leader among."""
-    if url.startswith("memory:"):
+    if is_in_memory(url):
         raise InvalidOption(
             "a store in memory belongs to one process, which needs no leader; use sqlite:// or redis://"
         )

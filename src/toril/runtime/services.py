@@ -14,6 +14,7 @@ from toril.runtime.clock import Clock
 from toril.runtime.hooks import worker_name
 from toril.runtime.portal import Portal, refuse_in_a_loop
 from toril.runtime.redaction import Redaction
+from toril.store.connect import is_in_memory
 from toril.store.engine import Store
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class AppServices:
         self.queues = queues
         self.tracing: Tracing | None = None
         self.given = False
-        self.in_memory = url.startswith("memory:")
+        self.in_memory = is_in_memory(url)
         self.users = 0
         self._connect = connect
         self._caller = _caller(clock, "app")

@@ -9,11 +9,16 @@ from toril.runtime.clock import Clock
 from toril.runtime.logs import log
 from toril.store.engine import Durability, Store, connect
 
-__all__ = ["connected", "open_with_patience"]
+__all__ = ["connected", "is_in_memory", "open_with_patience"]
 
 _FIRST_REST: Final = 0.5  # seconds
 _LONGEST_REST: Final = 5.0
 _TELL: Final = 30.0  # seconds between two lines in the log
+
+
+def is_in_memory(url: str) -> bool:
+    """Whether the store belongs to one process, and is gone when that ends."""
+    return url.startswith("memory:")
 
 
 def connected(

@@ -18,6 +18,7 @@ from toril.runtime.hooks import worker_name
 from toril.runtime.logs import log, outages, watch
 from toril.runtime.signals import StopSignals
 from toril.runtime.stop_requests import Urgency
+from toril.store.connect import is_in_memory
 from toril.store.engine import Store, connect, redacted
 from toril.supervisor.child import BootFailure, ChildProcess, OomCounter, exit_text
 from toril.supervisor.leases import FleetLeases
@@ -324,7 +325,7 @@ class Supervisor:
             self.hello = hello
             queues = ", ".join(f"{name} ({slots})" for name, slots in hello["queues"].items())
             log.info("%s on %s: %s", self.plan.title, redacted(hello["url"]), queues)
-            if not hello["url"].startswith("memory:"):
+            if not is_in_memory(hello["url"]):
                 store = connect(hello["url"], prefix=hello["prefix"], clock=self._clock, **hello["options"])
                 self._opens = True
                 self._follow(self._keep_leases(store)).add_done_callback(self._keeping_ended)

@@ -20,6 +20,7 @@ from toril.errors import EngineUnavailable, TorilError
 from toril.runtime.clock import SYSTEM, Clock
 from toril.runtime.idle_connections import IdleConnections
 from toril.runtime.logs import log
+from toril.store.connect import is_in_memory
 from toril.supervisor import BootFailure, HealthMonitor, Supervisor
 from toril.supervisor import serve as probes_alone
 from toril.web.access import Access, Nobody, Role, Tokens, is_loopback
@@ -225,7 +226,7 @@ def serving(access: Access, hosts: Sequence[str], proxies: Sequence[str]) -> Cal
         if listen is None:
             return
         await supervisor.up.wait()
-        if (supervisor.hello or {}).get("url", "memory:").startswith("memory:"):
+        if supervisor.hello is None or is_in_memory(supervisor.hello["url"]):
             await probes_alone(supervisor)  # its jobs are in another process, and cannot be seen from here
             return
         vitals = HealthMonitor(supervisor, SYSTEM)

@@ -157,7 +157,7 @@ def bench(*, jobs: int, light: int, concurrency: int, place: StoreOption, as_jso
     """
 
     async def measured(app: App) -> list[Figure]:
-        if app.url.startswith("memory:"):
+        if app.services.in_memory:
             raise click.UsageError("memory:// is within one process; give a store that a worker process can reach")
         name = f"bench-{SYSTEM.unique()[:12]}"
         course = BenchRun(app=app, name=name, alone=max(1, jobs // 10), bulk=jobs, light=light, concurrency=concurrency)
