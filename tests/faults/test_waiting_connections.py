@@ -547,12 +547,14 @@ BUGS = {
         EARS, f"{COMPLAIN}finally", f"{COMPLAIN.replace('Exception', 'OSError')}finally",
     ),
     "nobody looks for what ended meanwhile": (EARS, "self._tell(channel, None)  #", "pass  #"),
-    "only one channel is asked for again": (EARS, "for channel in self._ears:", "for channel in list(self._ears)[:1]:"),
+    "only one channel is asked for again": (
+        EARS, "for channel in self._subscribers:", "for channel in list(self._subscribers)[:1]:",
+    ),
     "a channel that comes later is not asked for": (
         EARS, "            self._subscribe(self._line, channel)\n", "            pass\n",
     ),
     "a refusal ends the connection": (EARS, "as refusal if self._asked:", "as refusal if False:"),
-    "all are told of everything": (EARS, "or not ended.isdisjoint(ear.ids)", "or ended"),
+    "all are told of everything": (EARS, "or not ended.isdisjoint(subscriber.ids)", "or ended"),
     "of several jobs the first is told": (EARS, 'payload.split("\\n")', 'payload.split("\\n")[:1]'),
     "a broken connection is not made again": (PRESENCE, "        while True:\n", "        for _ in range(1):\n"),
     "a connection that is lost ends it": (PRESENCE, "except (RedisFault, OSError):", "except OSError:"),

@@ -75,14 +75,6 @@ STILL_BANNED: dict[str, set[str]] = {
     "cli.store_option": {"told"},
     "cli.workers": {"told"},
     "client.options": {"_told"},
-    "engines.redis.connection.client": {"_Wishes", "_surely", "_told", "_wishes", "wish", "wishes"},
-    "engines.redis.connection.connection": {"told"},
-    "engines.redis.connection.result_listener": {"_ears", "ear", "ears"},
-    "engines.redis.connection.topology": {"_told", "told"},
-    "engines.redis.dead_letters": {"wish"},
-    "engines.redis.exchange": {"_told"},
-    "engines.redis.faults": {"_mend"},
-    "engines.redis.transfer": {"_surely", "kin", "told"},
     "engines.sql.dead_letters": {"belongings"},
     "engines.sql.faults": {"mend"},
     "engines.sql.replay": {"BELONGINGS", "Belongings", "belongings"},
@@ -112,10 +104,7 @@ STILL_BANNED: dict[str, set[str]] = {
     "web.site": {"_told"},
 }
 
-STILL_BANNED_IN_SCRIPTS = {
-    "faults": {"stray_lock"}, "finish": {"buried", "wish"}, "jobs": {"wish"}, "prune": {"wish"},
-    "repair": {"stray_lock"},
-}  # fmt: skip
+STILL_BANNED_IN_SCRIPTS = {"faults": {"stray_lock"}, "repair": {"stray_lock"}}  # as the fault is called
 
 # Class names that several modules use, still.
 STILL_DOUBLED: set[str] = set()

@@ -115,13 +115,13 @@ class RedisDeadLetters:
         return Keep(None if count < 0 else count, None if age < 0 else age / 1000)
 
 
-def _patched(text: str | None, wish: Replay) -> str:
+def _patched(text: str | None, replay: Replay) -> str:
     options = parsed(text, {})
     options = options if isinstance(options, dict) else {}
-    if wish.attempts is not None:
-        options["attempts"] = wish.attempts
-    if wish.backoff is not None:
-        options["backoff"] = dump_backoff(wish.backoff)
+    if replay.attempts is not None:
+        options["attempts"] = replay.attempts
+    if replay.backoff is not None:
+        options["backoff"] = dump_backoff(replay.backoff)
     return json.dumps(options, separators=(",", ":"))
 
 

@@ -52,7 +52,7 @@ def arguments_of(batch: Sequence[Settlement], claim: Claim) -> list[Any]:
         if type(outcome) is Completed:
             arguments += ("c", outcome.result, _shown(outcome.result, outcome.summary), "", "")
         else:
-            arguments += _told(settlement)
+            arguments += _settled(settlement)
     return arguments
 
 
@@ -62,7 +62,7 @@ def _alone(claim: Claim) -> str:
     return "only" if claim.only_suspects else "1"
 
 
-def _told(settlement: Settlement) -> tuple[str, str, str, Any, str]:
+def _settled(settlement: Settlement) -> tuple[str, str, str, Any, str]:
     """Kind, text, what run records show, something extra, the stack trace; of a retry also its error in short."""
     match settlement.outcome:
         case Failed(failure):

@@ -327,13 +327,13 @@ class RedisRepairs:
         lost = {fault.queue for fault in faults if fault.kind is FaultKind.LOST}
         answers: dict[Fault, bool] = {}
         for queue, group in groupby(sorted(faults, key=lambda fault: fault.queue), key=lambda fault: fault.queue):
-            answers |= await self._mend(queue, list(group), mode, now)
+            answers |= await self._repair(queue, list(group), mode, now)
         for queue in lost if mode == "mend" else ():
             while (await self._recover(queue, now=now)).more:
                 pass
         return [answers[fault] for fault in faults]
 
-    async def _mend(self, queue: str, faults: Sequence[Fault], mode: str, now: int | None) -> dict[Fault, bool]:
+    async def _repair(self, queue: str, faults: Sequence[Fault], mode: str, now: int | None) -> dict[Fault, bool]:
         """Those of one queue. What would take too long in one step is asked for in the next."""
         answers: dict[Fault, bool] = {}
         left, at_once = list(faults), _AT_ONCE

@@ -134,11 +134,11 @@ def _child_lists(children: Sequence[Child], prefix: str) -> list[list[str]] | No
     """Open, returned, failed and passed over, failed."""
     if not children:
         return None
-    kin: dict[ChildState, list[str]] = {state: [] for state in ChildState}
+    lists: dict[ChildState, list[str]] = {state: [] for state in ChildState}
     for child in children:
-        told = child.state in {ChildState.COMPLETED, ChildState.IGNORED}
-        kin[child.state] += [f"{prefix}:{child.ref}", *([child.text or "null"] if told else [])]
-    return [kin[ChildState.OPEN], kin[ChildState.COMPLETED], kin[ChildState.IGNORED], kin[ChildState.FAILED]]
+        with_text = child.state in {ChildState.COMPLETED, ChildState.IGNORED}
+        lists[child.state] += [f"{prefix}:{child.ref}", *([child.text or "null"] if with_text else [])]
+    return [lists[ChildState.OPEN], lists[ChildState.COMPLETED], lists[ChildState.IGNORED], lists[ChildState.FAILED]]
 
 
 def _owned_keys(held: OwnedKey | None) -> list[Any] | None:
@@ -262,7 +262,7 @@ def _paired(flat: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _job(
     prefix: str, queue: str, job_id: str, word: str, score: str | None, suspect: int, flat: Sequence[str],
-    logs: Sequence[str], kin: Sequence[Any] | None, held: Sequence[Any] | None,
+    logs: Sequence[str], lists: Sequence[Any] | None, held: Sequence[Any] | None,
 ) -> TransferJob:  # fmt: skip
     found = dict(_paired(flat))
 
@@ -292,7 +292,7 @@ def _job(
         subject=options.subject, trace=options.trace, parent=parent,
         on_failure=OnFailure.FAIL if parent is None else on_failure, parked=time("parked"), deferred=text("deferred"),
         ready=time("ready"), logs=tuple(logs), errors=load_errors(text("errors")),
-        children=_children(prefix, kin, text("children")), held=None if held is None else _held(*held), wire=opts,
+        children=_children(prefix, lists, text("children")), held=None if held is None else _held(*held), wire=opts,
     )  # fmt: skip
 
 
@@ -303,17 +303,18 @@ def _ended(state: State, score: str | None, time: Callable[[str], int | None]) -
     return ended
 
 
-def _children(prefix: str, kin: Sequence[Any] | None, names: str | None) -> tuple[Child, ...]:
-    if kin is None:
+def _children(prefix: str, lists: Sequence[Any] | None, names: str | None) -> tuple[Child, ...]:
+    if lists is None:
         return ()
     named = {ref: (name, number) for number, (ref, name) in enumerate(load_names(names), 1)}
     return tuple(
-        Child(child.ref, child.state, child.text, *named.get(child.ref, (None, None))) for child in _known(prefix, kin)
+        Child(child.ref, child.state, child.text, *named.get(child.ref, (None, None)))
+        for child in _known(prefix, lists)
     )
 
 
-def _known(prefix: str, kin: Sequence[Any]) -> tuple[Child, ...]:
-    still, returned, ignored, failed = kin
+def _known(prefix: str, lists: Sequence[Any]) -> tuple[Child, ...]:
+    still, returned, ignored, failed = lists
     children = [Child(ref_of(prefix, key), ChildState.OPEN) for key in still]
     children += [Child(ref_of(prefix, key), ChildState.COMPLETED, text) for key, text in _paired(returned)]
     children += [Child(ref_of(prefix, key), ChildState.IGNORED, text) for key, text in _paired(ignored)]
@@ -347,10 +348,10 @@ def _kept(found: Mapping[str, str]) -> NewJob:
 
 
 def _letter(
-    prefix: str, row: Sequence[Any], kin: Sequence[Any] | None, logs: Sequence[str], errors: str | None,
+    prefix: str, row: Sequence[Any], lists: Sequence[Any] | None, logs: Sequence[str], errors: str | None,
     names: str | None,
 ) -> TransferDeadLetter:  # fmt: skip
-    return TransferDeadLetter(letter_of(row), _children(prefix, kin, names), tuple(logs), load_errors(errors))
+    return TransferDeadLetter(letter_of(row), _children(prefix, lists, names), tuple(logs), load_errors(errors))
 
 
 def _schedule(queue: str, row: Sequence[Any], waits: int, last: str | None) -> TransferSchedule:
@@ -462,7 +463,7 @@ class RedisTransfers:
         part, limit = known(TransferPart, part), check_int("limit", limit, 1, 10_000)
         queue = self._runner.dead_letter_queue if part in _OF_THE_STORE else check_queue_name(queue)
         more = await self._keys(queue) if part is TransferPart.LEDGER else [limit]
-        found = await self._surely(_EXPORTS[part], queue, [queue, to, mark, *more], now)
+        found = await self._confirmed(_EXPORTS[part], queue, [queue, to, mark, *more], now)
         if found is None:
             return None
         number, old_mark, rows, moment = found
@@ -471,7 +472,7 @@ class RedisTransfers:
 
     async def import_batch(self, load: TransferBatch, *, sender: str, now: int | None = None) -> ImportResult:
         name, queue, arguments = self._arguments(load.items)
-        outcome, refs = await self._surely(name, queue, [sender, load.number, load.mark, *arguments], now)
+        outcome, refs = await self._confirmed(name, queue, [sender, load.number, load.mark, *arguments], now)
         return ImportResult(ImportOutcome(outcome), tuple(JobRef(*ref) for ref in refs))
 
     async def confirm_export(self, load: TransferBatch, *, now: int | None = None) -> bool:
@@ -481,7 +482,7 @@ class RedisTransfers:
             )
         )
 
-    async def _surely(self, name: str, queue: str, arguments: Sequence[Any], now: int | None) -> Any:
+    async def _confirmed(self, name: str, queue: str, arguments: Sequence[Any], now: int | None) -> Any:
         """A step that may be sent again, and that replicas confirm where adds are: the other store acts upon it."""
         return await self._runner.run(name, queue, (self._runner.time_for(now), *arguments), again=True, sure=True)
 

@@ -26,7 +26,7 @@ class Unconfirmed(EngineUnavailable):
         self.answer = answer
 
 
-class _Wishes:
+class _Confirmations:
     """To know of all that was written on one connection so far. Those that come while one is answered are answered
     together."""
 
@@ -34,13 +34,13 @@ class _Wishes:
         self.line = line
         self._asking = asyncio.Lock()
         self._made = 0
-        self._last = (0, 0)  # up to which wish the last answer is, and the answer
+        self._last = (0, 0)  # up to which number the last answer is, and the answer
 
     async def answered(self, count: Callable[[Connection], Awaitable[int]]) -> int:
         self._made += 1
-        wish = self._made
+        number = self._made
         async with self._asking:
-            if self._last[0] < wish:
+            if self._last[0] < number:
                 self._last = (self._made, await count(self.line))
             return self._last[1]
 
@@ -54,14 +54,14 @@ class Replicas:
         self._key = key
         self._least = least
         self._timeout = timeout
-        self._wishes: _Wishes | None = None
+        self._confirmations: _Confirmations | None = None
 
     async def confirm(self, line: Connection, answer: Any) -> None:
         """Return once enough replicas have all that was written on this connection up to now."""
-        wishes = self._wishes
-        if wishes is None or wishes.line is not line:
-            wishes = self._wishes = _Wishes(line)
-        count = await wishes.answered(self._count)
+        confirmations = self._confirmations
+        if confirmations is None or confirmations.line is not line:
+            confirmations = self._confirmations = _Confirmations(line)
+        count = await confirmations.answered(self._count)
         if count < self._least:
             raise Unconfirmed(
                 f"only {count} of {self._least} replicas have confirmed it within {self._timeout:g} s", answer
@@ -120,7 +120,7 @@ class RedisClient:
     ) -> Any:
         """A script's answer. `again` says that it may be sent twice: it reads, or knows its calls. `sure`: replicas
         must have it, if the address asks for that; `Unconfirmed` says that too few have."""
-        once = self._surely if sure and self._address.replicas else self._once
+        once = self._run_confirmed if sure and self._address.replicas else self._once
         return await self._patiently(("EVALSHA", script.sha, 2, *keys, *arguments), script, once, again=again)
 
     async def ask(self, *command: Any) -> Any:
@@ -138,7 +138,7 @@ class RedisClient:
             except (RedisFault, OSError, EngineUnavailable) as error:  # a TimeoutError is an OSError
                 reason = reason if reason is not None and isinstance(error, TimeoutError) else error
                 if not _may_pass(error, again=again) or SYSTEM.monotonic() + rest > until:
-                    raise self._told(reason) from None
+                    raise self._translated(reason) from None
                 if passes(error):  # of this request alone: what else is on its way there may have been done
                     self._link.drop(_LEFT)
                     self._sure.drop(_LEFT)
@@ -155,7 +155,7 @@ class RedisClient:
         except TimeoutError:
             raise TimeoutError(self._late) from None
 
-    async def _surely(self, until: float, command: tuple[Any, ...], script: Script | None) -> Any:
+    async def _run_confirmed(self, until: float, command: tuple[Any, ...], script: Script | None) -> Any:
         try:
             async with asyncio.timeout(max(0.001, until - SYSTEM.monotonic())):
                 return await self._confirmed(command, script)
@@ -174,7 +174,7 @@ class RedisClient:
         await self._replicas.confirm(line, answer)
         return answer
 
-    def _told(self, error: BaseException) -> TorilError | ScriptRefusal:
+    def _translated(self, error: BaseException) -> TorilError | ScriptRefusal:
         if isinstance(error, ErrorReply) and str(error).startswith("TORIL"):
             return ScriptRefusal(str(error))
         cause = error.__cause__ if isinstance(error, NotSent) else error

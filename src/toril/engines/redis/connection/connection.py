@@ -88,8 +88,8 @@ class PromptReply(Reply[T]):
             else:
                 context.run(callback, self)
         except Exception as error:
-            told = {"message": f"a callback of {self!r} failed", "exception": error, "future": self}
-            self.get_loop().call_exception_handler(told)
+            report = {"message": f"a callback of {self!r} failed", "exception": error, "future": self}
+            self.get_loop().call_exception_handler(report)
 
     def _wait_as_usual(self) -> None:
         waits, self._waits = self._waits, None

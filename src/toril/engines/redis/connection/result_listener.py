@@ -38,7 +38,7 @@ class ResultListener:
     def _start_afresh(self) -> None:
         self._line: Connection | None = None
         self._task: asyncio.Task[None] | None = None
-        self._ears: dict[str, set[_Subscriber]] = {}
+        self._subscribers: dict[str, set[_Subscriber]] = {}
         self._asked: deque[str] = deque()  # channels that the server has not answered for yet, in their order
         self._known: set[str] = set()
         self._refused: set[str] = set()  # channels of which it was said that the server refuses them
@@ -52,16 +52,16 @@ class ResultListener:
         if loop is not self._loop:  # after a fork: what the parent uses is left to it
             self._loop = loop
             self._start_afresh()
-        ear, ears = _Subscriber(ids), self._ears.setdefault(channel, set())
-        ears.add(ear)
+        subscriber, subscribers = _Subscriber(ids), self._subscribers.setdefault(channel, set())
+        subscribers.add(subscriber)
         if self._task is None:
             self._task = loop.create_task(self._run(), name="toril-redis-ears")
         elif self._line is not None and channel not in self._known and channel not in self._asked:
             self._subscribe(self._line, channel)
         try:
-            yield ear.news
+            yield subscriber.news
         finally:
-            ears.discard(ear)
+            subscribers.discard(subscriber)
 
     async def close(self) -> None:
         task, self._task = self._task, None
@@ -71,9 +71,9 @@ class ResultListener:
             self._tell_all()
 
     def _tell_all(self) -> None:
-        for ears in self._ears.values():
-            for ear in ears:
-                ear.news.set()
+        for subscribers in self._subscribers.values():
+            for subscriber in subscribers:
+                subscriber.news.set()
 
     async def _run(self) -> None:
         """Whatever goes wrong, it is tried again: nobody else would hear of results."""
@@ -105,7 +105,7 @@ class ResultListener:
     async def _hear(self, line: Connection) -> None:
         self._line = line
         self._asked.clear()
-        for channel in self._ears:
+        for channel in self._subscribers:
             self._subscribe(line, channel)
         while True:
             match await line.receive():
@@ -123,9 +123,9 @@ class ResultListener:
             self._rest, self._failing = _FIRST_REST, False
 
     def _tell(self, channel: str, ended: frozenset[str] | None) -> None:
-        for ear in self._ears.get(channel, ()):
-            if ended is None or not ended.isdisjoint(ear.ids):
-                ear.news.set()
+        for subscriber in self._subscribers.get(channel, ()):
+            if ended is None or not ended.isdisjoint(subscriber.ids):
+                subscriber.news.set()
 
     def _note_refused(self, channel: str, refusal: ErrorReply) -> None:
         if channel not in self._refused:

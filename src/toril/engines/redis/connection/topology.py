@@ -25,7 +25,7 @@ class Discovery(Protocol):
     def hosts(self) -> list[Place]:
         """Whom to ask."""
 
-    async def told(self, host: Place) -> Place:
+    async def ask(self, host: Place) -> Place:
         """Where the server is, as this host says."""
 
 
@@ -49,7 +49,7 @@ class SentinelDiscovery:
     def hosts(self) -> list[Place]:
         return list(self._address.hosts)
 
-    async def told(self, host: Place) -> Place:
+    async def ask(self, host: Place) -> Place:
         service = self._address.service
         try:
             place = await _asked(self._address, host, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", service)
@@ -73,7 +73,7 @@ class ClusterDiscovery:
     def hosts(self) -> list[Place]:
         return list(dict.fromkeys([*self._learnt, *self._address.hosts]))
 
-    async def told(self, host: Place) -> Place:
+    async def ask(self, host: Place) -> Place:
         try:
             ranges = await _asked(self._address, host, "CLUSTER", "SLOTS")
         except ErrorReply as error:
@@ -192,7 +192,7 @@ class Topology:
             return
         for host in sorted(guide.hosts(), key=self._silent.__contains__):
             try:
-                place = await self._told(guide, host)
+                place = await self._ask(guide, host)
             except (RedisFault, OSError) as error:  # a TimeoutError is an OSError
                 if _is_final(error):
                     raise
@@ -205,7 +205,7 @@ class Topology:
         that it names may still take writes, which are lost when it learns that it was replaced. Who was silent the last
         time is not waited for, once others have answered."""
         silent, votes = set(self._silent), Counter[Place]()
-        asked = {asyncio.create_task(self._told(guide, host)): host for host in guide.hosts()}
+        asked = {asyncio.create_task(self._ask(guide, host)): host for host in guide.hosts()}
         under_way = set(asked)
         try:
             while under_way and not (votes and silent.issuperset(asked[task] for task in under_way)):
@@ -227,10 +227,10 @@ class Topology:
             raise refusal
         return _leading(votes)
 
-    async def _told(self, guide: Discovery, host: Place) -> Place:
+    async def _ask(self, guide: Discovery, host: Place) -> Place:
         """Where the server is; a host that does not answer is asked last the next time."""
         self._silent.add(host)
-        place = await guide.told(host)
+        place = await guide.ask(host)
         self._silent.discard(host)
         return place
 
@@ -265,7 +265,7 @@ class Topology:
         that are lost later."""
         while True:
             await SYSTEM.sleep(CHECK)
-            asked = (self._told(guide, host) for host in guide.hosts())
+            asked = (self._ask(guide, host) for host in guide.hosts())
             answers = await asyncio.gather(*asked, return_exceptions=True)
             leading = _leading(Counter(answer for answer in answers if isinstance(answer, tuple)))
             for line in [line for line, connected_to in self._lines.items() if connected_to not in leading]:

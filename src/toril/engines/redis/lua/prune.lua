@@ -18,17 +18,17 @@ for i = 1, #results do
 end
 
 -- Jobs kept for an age that has passed, unless they have run again since.
-local function is_over(id, state, wish)
+local function is_over(id, state, option)
   local f = call('ZSCORE', P .. state, id) and call('HMGET', P .. id, F.finished_at, F.opts)
   if not f or not f[1] then return false end
-  local _, age = jobs.retention(jobs.options(f[2])[wish])
+  local _, age = jobs.retention(jobs.options(f[2])[option])
   return age and (as_number(f[1]) or 0) + age < now
 end
 
 local aged = call('ZRANGEBYSCORE', P .. K.ages, '-inf', now, 'LIMIT', 0, limit)
 for i = 1, #aged do
-  for state, wish in pairs({[K.completed] = 'removeOnComplete', [K.failed] = 'removeOnFail'}) do
-    if is_over(aged[i], state, wish) then
+  for state, option in pairs({[K.completed] = 'removeOnComplete', [K.failed] = 'removeOnFail'}) do
+    if is_over(aged[i], state, option) then
       call('ZREM', P .. state, aged[i])
       jobs.delete(aged[i])
     end

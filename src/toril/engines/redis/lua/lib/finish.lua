@@ -44,16 +44,16 @@ function finish.job(ending, id, job, cause, text, shown, whole, fields)
     call('HSET', P .. K.results, id, cmsgpack.pack({cause, text}))
     call('ZADD', P .. K.results_till, now + ttl, id)
   end
-  local wish = options[RETENTION[ending]]
-  local count, age = jobs.retention(wish)
-  local buried = ending == 'failed' and wish == -1 and dead_letters.causes[cause] and dead_letters.can_add()
-  if buried then
+  local retention = options[RETENTION[ending]]
+  local count, age = jobs.retention(retention)
+  local is_dead_letter = ending == 'failed' and retention == -1 and dead_letters.causes[cause] and dead_letters.can_add()
+  if is_dead_letter then
     dead_letters.add(id, job, cause, shown, fields)
-  elseif wish == -1 and ending == 'failed' and not dead_letters.causes[cause] then
+  elseif retention == -1 and ending == 'failed' and not dead_letters.causes[cause] then
     count = 0
   end
-  if job.parent then parents.ended[#parents.ended + 1] = {P .. id, job.parent, ending, text, buried or count ~= 0} end
-  if buried or count == 0 then
+  if job.parent then parents.ended[#parents.ended + 1] = {P .. id, job.parent, ending, text, is_dead_letter or count ~= 0} end
+  if is_dead_letter or count == 0 then
     jobs.delete(id, job.bare)
     return
   end

@@ -27,13 +27,13 @@ function jobs.attempts(options)
 end
 
 -- How many finished jobs to keep, and for how many ms; nil sets no bound. What is not said is kept, as BullMQ does.
-function jobs.retention(wish)
-  if wish == true then return 0 end
-  if type(wish) == 'table' then
-    local age = tonumber(wish.age)
-    return as_number(wish.count), as_number(age and age * 1000)
+function jobs.retention(option)
+  if option == true then return 0 end
+  if type(option) == 'table' then
+    local age = tonumber(option.age)
+    return as_number(option.count), as_number(age and age * 1000)
   end
-  return type(wish) == 'number' and as_number(wish) or nil
+  return type(option) == 'number' and as_number(option) or nil
 end
 
 -- What belongs to jobs that are removed goes together, at the end of the step: see `flush_deleted`. `sample` is what
