@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from toril.engines.sql.calls import answered, recall_changed, remember_changed
 from toril.engines.sql.flows import child_discarded
 from toril.engines.sql.options import load_failure, load_options
-from toril.engines.sql.replay import BELONGINGS, StoredDeadLetter, dead_letter_of, find_dead_letters, replay
+from toril.engines.sql.replay import DETAIL_KEYS, StoredDeadLetter, dead_letter_of, find_dead_letters, replay
 from toril.engines.sql.schema import PAGE_BYTES
 from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import Steps, Transaction
@@ -110,7 +110,7 @@ def of_ids(tx: Transaction, ids: Sequence[str]) -> list[DeadLetterRow | None]:
 
 def log_key(tx: Transaction, identity: str) -> int | None:
     """Under which key the log lines of a dead letter stand."""
-    found = tx.row(BELONGINGS, (identity,))
+    found = tx.row(DETAIL_KEYS, (identity,))
     return None if found is None else found.log_key
 
 
@@ -139,7 +139,7 @@ def discard(tx: Transaction, ids: Sequence[str], call: Call | None) -> ControlRe
 
 
 def _discard(tx: Transaction, identity: str) -> bool:
-    found = tx.row(BELONGINGS, (identity,))
+    found = tx.row(DETAIL_KEYS, (identity,))
     if found is None:
         return False
     tx.run(_SQL["delete"], (identity,))
@@ -163,11 +163,11 @@ def prune_dead_letters(tx: Transaction, limit: int) -> int:
     keep = keep_dead_letters(tx, None)
     removed = 0
     if (age := age_ms(keep)) is not None:
-        for belongings in ("children_of_overdue", "log_of_overdue"):
-            tx.run(_SQL[belongings], (tx.now - age, limit))
+        for details in ("children_of_overdue", "log_of_overdue"):
+            tx.run(_SQL[details], (tx.now - age, limit))
         removed += tx.run(_SQL["overdue"], (tx.now - age, limit))
     if keep.count is not None and (over := count(tx) - keep.count) > 0:
-        for belongings in ("children_of_surplus", "log_of_surplus"):
-            tx.run(_SQL[belongings], (min(over, limit),))
+        for details in ("children_of_surplus", "log_of_surplus"):
+            tx.run(_SQL[details], (min(over, limit),))
         removed += tx.run(_SQL["surplus"], (min(over, limit),))
     return removed

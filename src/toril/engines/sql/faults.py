@@ -239,8 +239,8 @@ class SqlRepairs:
             for start in range(0, len(left), _AT_ONCE):
                 batch = left[start : start + _AT_ONCE]
                 look: Op[list[bool]] = partial(_still_there, faults=batch)
-                mend: Op[list[bool]] = partial(_repair_all, queue=queue, faults=batch)
-                found = await (self._steps.read(look, now) if mode == "look" else self._steps.write(mend, now))
+                repair: Op[list[bool]] = partial(_repair_all, queue=queue, faults=batch)
+                found = await (self._steps.read(look, now) if mode == "look" else self._steps.write(repair, now))
                 answers |= dict(zip(batch, found, strict=True))
         return [answers[fault] for fault in faults]
 

@@ -33,11 +33,11 @@ from toril.model import (
 )
 from toril.model.states import FINISHED, State
 
-__all__ = ["BELONGINGS", "StoredDeadLetter", "dead_letter_of", "find_dead_letters", "replay", "retry"]
+__all__ = ["DETAIL_KEYS", "StoredDeadLetter", "dead_letter_of", "find_dead_letters", "replay", "retry"]
 
 
 class StoredDeadLetter(NamedTuple):
-    """A dead dead."""
+    """A dead letter, as it is stored."""
 
     id: str
     queue: str
@@ -62,8 +62,8 @@ class StoredDeadLetter(NamedTuple):
     group_name: str | None
 
 
-class Belongings(NamedTuple):
-    """What else there is of a dead dead, and where."""
+class DetailKeys(NamedTuple):
+    """What else there is of a dead letter, and where."""
 
     queue: str
     job: str
@@ -76,7 +76,7 @@ _SQL: Final = statements("dead_letters")
 _FLOWS: Final = statements("flows")
 _RENEW: Final = statement("control", "renew")
 _OF_IDS: Final = query("dead_letters", "of_ids", StoredDeadLetter)
-BELONGINGS: Final = query("dead_letters", "belongings", Belongings)
+DETAIL_KEYS: Final = query("dead_letters", "details", DetailKeys)
 
 
 def retry(
@@ -154,8 +154,8 @@ def _replay(step: QueueChanges, dead: DeadLetterRow, change: Replay, done: list[
         key = first_key(row.key) + row.last_number
         tx.run(_SQL["insert_id"], (row.key, chosen, key))
     row.last_number = max(row.last_number, key - first_key(row.key))  # the queue may be another, numbered anew
-    belongings = tx.row(BELONGINGS, (dead.id,))
-    children_key, log_key = (None, None) if belongings is None else (belongings.children_key, belongings.log_key)
+    details = tx.row(DETAIL_KEYS, (dead.id,))
+    children_key, log_key = (None, None) if details is None else (details.children_key, details.log_key)
     waits = children_key is not None and _call_back(tx, children_key, done, set())
     place, rank = row.back(dead.priority)
     if dead.group is not None:

@@ -251,7 +251,7 @@ class _Import:
         )
         step.enter(key, place, rank)
         step.arrived()
-        self._put_belongings(step, job, key)
+        self._put_details(step, job, key)
 
     def _spot(self, step: QueueChanges, job: TransferJob) -> tuple[int, int, int]:
         """Place, rank, and order within its group."""
@@ -276,7 +276,7 @@ class _Import:
             case _:
                 return (*row.back(job.priority), order)
 
-    def _put_belongings(self, step: QueueChanges, job: TransferJob, key: int) -> None:
+    def _put_details(self, step: QueueChanges, job: TransferJob, key: int) -> None:
         row, tx = step.row, self._tx
         tx.run(_FORGET_RESULT, (row.key, job.id))
         self._put_log(key, job.logs)

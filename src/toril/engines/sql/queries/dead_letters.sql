@@ -21,7 +21,7 @@ FROM json_each(?) v CROSS JOIN letters l ON l.id = v.value
 -- name: count
 SELECT count(*) FROM letters
 
--- name: belongings
+-- name: details
 SELECT queue, job, options AS options_text, kin AS children_key, log AS log_key FROM letters WHERE id = ?
 
 -- name: delete
