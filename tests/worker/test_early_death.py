@@ -24,7 +24,7 @@ async def test_the_jobs_of_a_process_that_died_at_once_are_given_back_with_the_c
     )  # fmt: skip
     supervisor.children[0] = child
     try:
-        supervisor._greet({"url": url, "prefix": "bull", "dead_letter_queue": None, "queues": {"q": 1}})
+        supervisor._greet({"url": url, "prefix": "bull", "options": {}, "queues": {"q": 1}})
 
         await supervisor._end_child(0, child, -9)
 
