@@ -60,6 +60,16 @@ def records(url: str, ids: list[str]) -> list[JobRow | None]:
     return asyncio.run(read())
 
 
+def pids(url: str) -> list[int]:
+    """Of the workers that count as alive."""
+
+    async def read() -> list[int]:
+        async with App(url) as app:
+            return [worker.pid for worker in await app.store.workers()]
+
+    return asyncio.run(read())
+
+
 @pytest.mark.covers("F04", "F16", "R125")
 def test_the_jobs_of_a_killed_child_run_elsewhere_at_once(url: str, tmp_path: Path, some: int) -> None:
     took: list[float] = []
@@ -80,6 +90,21 @@ def test_the_jobs_of_a_killed_child_run_elsewhere_at_once(url: str, tmp_path: Pa
     print(f"{len(took)} kills: median {median(took) * 1000:.0f} ms, "
           f"p99 {took[int(len(took) * 0.99)] * 1000:.0f} ms, worst {took[-1] * 1000:.0f} ms")  # fmt: skip
     assert took[-1] < 20  # the lease is 30 s: it was not waited for
+
+
+def test_a_killed_worker_is_listed_no_more(url: str, tmp_path: Path) -> None:
+    """Its last sign of life would keep it on the list for 45 s, with the jobs that it ran."""
+    with fleet(url, tmp_path, "--processes", "2") as run:
+        run.until_up(2)
+        (job,) = add(url, "once", 600)
+        killed = run.until_noted(job, "start").pid
+        assert killed in pids(url)
+        os.kill(killed, signal.SIGKILL)
+        since = time.monotonic()
+        until(lambda: killed not in pids(url), "it is gone from the list", timeout=SLOW)
+        assert time.monotonic() - since < 30
+        run.until_noted(job, "end")
+        assert run.stop() == 0
 
 
 @pytest.mark.covers("F04", "R126", "G4")

@@ -1,7 +1,9 @@
-"""A child whose event loop stands still cannot give signs of life, nor say where its jobs are: its supervisor does."""
+"""A child whose event loop stands still cannot give signs of life, nor say where its jobs are, and one that died cannot
+say that it is gone: its supervisor does."""
 
 import asyncio
 import socket
+from contextlib import suppress
 from typing import Final
 
 from toril.errors import TorilError
@@ -10,7 +12,7 @@ from toril.runtime.clock import Clock
 from toril.store.engine import Store
 from toril.supervisor.child import ChildProcess
 
-__all__ = ["SILENT", "speak_for"]
+__all__ = ["SILENT", "sign_off", "speak_for"]
 
 SILENT: Final = 5.0  # seconds without a tick after which a child is spoken for
 _HEARTBEAT: Final = 2.0  # seconds between two heartbeats for it
@@ -39,6 +41,15 @@ async def speak_for(child: ChildProcess, store: Store, clock: Clock) -> None:
         answered = {str(request): stacks for request in requests}
         if not requests:
             await clock.sleep(_HEARTBEAT)
+
+
+async def sign_off(child: ChildProcess, store: Store) -> None:
+    """Say that a child which died runs no more. A store that does not answer soon finds out by itself."""
+    with suppress(TorilError, TimeoutError):
+        async with asyncio.timeout(_PATIENCE):
+            view = await _last_heartbeat(child, store)
+            if view is not None:
+                await store.heartbeat(_heartbeat(view, 0.0, {}), ttl=0)
 
 
 async def _last_heartbeat(child: ChildProcess, store: Store) -> WorkerRow | None:

@@ -22,7 +22,7 @@ from toril.store.connect import is_in_memory
 from toril.store.engine import Store, connect, redacted
 from toril.supervisor.child import BootFailure, ChildProcess, OomCounter, exit_text
 from toril.supervisor.leases import FleetLeases
-from toril.supervisor.silent import SILENT, speak_for
+from toril.supervisor.silent import SILENT, sign_off, speak_for
 from toril.worker.leftover import log_leftover
 from toril.worker.messages import Message
 
@@ -243,6 +243,8 @@ class Supervisor:
                 await self._return(keeper, leases, None if stopped else cause)
             except Exception:  # whatever it is, the other processes need a supervisor
                 log.exception("jobs could not be given back, and will be when their leases run out")
+        if not stopped and self.store is not None:
+            self._follow(sign_off(child, self.store))
 
     async def _keeper_when_open(self) -> FleetLeases | None:
         """None where the child has its store to itself. The first jobs can bring a process down before the supervisor
