@@ -1,5 +1,6 @@
 """The page on the architecture names what there is: functions, classes, files."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -18,6 +19,21 @@ def test_the_walks_name_functions_and_classes_that_are_there() -> None:
 
     assert len(named & defined) > 40
     assert named - defined - of_files - said == set()
+
+
+def test_the_walks_name_methods_of_classes_that_have_them() -> None:
+    methods = {
+        (owner.name, node.name)
+        for path in SRC.rglob("*.py")
+        for owner in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(owner, ast.ClassDef)
+        for node in owner.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    named = {(owner, method) for owner, method in re.findall(r"`(_?[A-Z]\w*[a-z]\w*)\.(\w+)`", PAGE)}
+
+    assert len(named) > 20
+    assert named - methods == set()
 
 
 def test_the_page_names_files_and_packages_that_are_there() -> None:
