@@ -25,7 +25,7 @@ LAYERS: dict[str, set[str]] = {
     "store": {"errors", "model", "runtime"},
     "runtime": {"errors", "events", "model", "policy", "store", "public"},  # of the public names, types
     "engines": {"errors", "model"},
-    "engines.sql": {"engines", "errors", "model", "policy", "runtime", "store"},
+    "engines.sql": {"codec", "engines", "errors", "model", "policy", "runtime", "store"},
     "engines.sqlite": {"engines.sql", "errors", "model", "policy", "runtime", "store"},
     "engines.redis": {"engines", "engines.redis.connection", "errors", "model", "policy", "runtime", "store"},
     "engines.redis.connection": {"engines.redis", "errors", "model", "runtime"},

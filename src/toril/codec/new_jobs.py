@@ -1,4 +1,4 @@
-"""A job as an outbox keeps it: the finished request as JSON, without what it leaves to the defaults."""
+"""A new job as text, for whoever stores one for later: the request as JSON, without what it leaves to the defaults."""
 
 import json
 from dataclasses import asdict, fields, replace

@@ -1,17 +1,16 @@
 """Keys of which one job at a time is the owner."""
 
-import json
 from typing import Final, NamedTuple
 
+from toril.codec.new_jobs import dump_new_job, load_new_job
 from toril.engines.sql.changes import QueueChanges
-from toril.engines.sql.options import load_options, options_of
 from toril.engines.sql.schema import STATE_OF, Place
 from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import QueueRow, Transaction
 from toril.model import Dedup, EventKind, NewJob, ttl_ms
 from toril.model.states import State
 
-__all__ = ["KeyOwner", "dump_next", "left_by", "load_next", "next_jobs", "owner_of", "repeated", "take"]
+__all__ = ["KeyOwner", "left_by", "next_jobs", "owner_of", "repeated", "take"]
 
 _SQL: Final = statements("dedup")
 _SET_DELAY: Final = statement("control", "set_delay")
@@ -34,23 +33,6 @@ class KeyOwner(NamedTuple):
         if self.place is None:
             return State.COMPLETED
         return State.ACTIVE if self.running else STATE_OF[self.place]
-
-
-class NextJob(NamedTuple):
-    """A job that is to be added when the owner of its key ends."""
-
-    name: str
-    data: str
-    id: str | None
-    delay: int
-    due: int | None
-    priority: int
-    lifo: bool
-    attempts: int
-    expires: int | None
-    metadata: str | None
-    options: str | None
-    group: str | None
 
 
 _OWNER: Final = query("dedup", "owner", KeyOwner)
@@ -94,7 +76,7 @@ def repeated(step: QueueChanges, job: NewJob, owner: KeyOwner) -> bool:
             step.delay(owner.key, due)
             step.event(EventKind.DELAYED, owner.owner, delay=str(due))
         case "keep_last" if owner.state is State.ACTIVE:
-            tx.run(_SQL["keep"], (dump_next(job), queue, dedup.key))
+            tx.run(_SQL["keep"], (dump_new_job(job), queue, dedup.key))
         case _:
             pass
     return False
@@ -110,52 +92,5 @@ def next_jobs(tx: Transaction, row: QueueRow, ended: list[tuple[int, str]]) -> l
             tx.run(_SQL["release"], (row.key, name))
             (text,) = found
             if text is not None:
-                found_jobs.append(load_next(text))
+                found_jobs.append(load_new_job(text))
     return found_jobs
-
-
-def dump_next(job: NewJob) -> str:
-    return json.dumps(
-        NextJob(
-            job.name,
-            job.data,
-            job.id,
-            job.delay,
-            job.due,
-            job.priority,
-            job.lifo,
-            job.attempts,
-            job.expires,
-            job.metadata,
-            options_of(job),
-            job.group,
-        )
-    )
-
-
-def load_next(text: str) -> NewJob:
-    job = NextJob._make(json.loads(text))
-    options = load_options(job.options)
-    return NewJob(
-        name=job.name,
-        data=job.data,
-        id=job.id,
-        delay=job.delay,
-        due=job.due,
-        priority=job.priority,
-        lifo=job.lifo,
-        attempts=job.attempts,
-        expires=job.expires,
-        metadata=job.metadata,
-        backoff=options.backoff,
-        timeout=options.timeout,
-        keep_completed=options.keep_completed,
-        keep_failed=options.keep_failed,
-        keep_logs=options.keep_logs,
-        result_ttl=options.result_ttl,
-        dedup=options.dedup,
-        breaker=options.breaker,
-        subject=options.subject,
-        trace=options.trace,
-        group=job.group,
-    )

@@ -6,10 +6,10 @@ from dataclasses import fields
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
+from toril.codec.new_jobs import dump_new_job, load_new_job
 from toril.engines.sql.add import place_job
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.control import WIRE_WORD
-from toril.engines.sql.options import load_options, options_of
 from toril.engines.sql.schema import STATE_OF, Place, job_id
 from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import QueueRow, Steps, Transaction
@@ -33,7 +33,6 @@ __all__ = [
     "StoredSchedule",
     "drop_run",
     "run_job",
-    "template_of",
     "timing_of",
     "view_of",
 ]
@@ -64,19 +63,6 @@ class CurrentRun(NamedTuple):
     place: int
     rank: int
     running: int
-
-
-class Template(NamedTuple):
-    """What a schedule keeps of the job that it adds."""
-
-    name: str
-    data: str
-    priority: int
-    attempts: int
-    expires: int | None
-    metadata: str | None
-    options: str | None
-    group: str | None
 
 
 _SQL: Final = statements("schedules")
@@ -176,7 +162,7 @@ def _put(tx: Transaction, queue: str, schedule: Schedule, slot: int, expects: in
     drop_run(QueueChanges(tx, row), schedule.id)
     paused = before is not None and before.paused
     run = None if paused else place_job(tx, row, run_job(schedule, slot))
-    texts = (schedule.owner or "", timing_of(schedule), template_of(schedule))
+    texts = (schedule.owner or "", timing_of(schedule), dump_new_job(schedule.job))
     tx.run(_SQL["put"], (row.key, schedule.id, slot, run, *texts))
     return Moved.DONE
 
@@ -287,53 +273,15 @@ def timing_of(schedule: Schedule) -> str:
     return json.dumps([getattr(schedule, name) for name in _TIMING])
 
 
-def template_of(schedule: Schedule) -> str:
-    job = schedule.job
-    return json.dumps(
-        Template(
-            job.name,
-            job.data,
-            job.priority,
-            job.attempts,
-            job.expires,
-            job.metadata,
-            options_of(job),
-            job.group,
-        )
-    )
-
-
 def view_of(queue: str, row: StoredSchedule) -> ScheduleRow:
     given = dict(zip(_TIMING, json.loads(row.timing), strict=True))
     given["overlap"], given["catch_up"] = Overlap(given["overlap"]), CatchUp(given["catch_up"])
-    job = _job(Template._make(json.loads(row.template)))
     return ScheduleRow(
         queue=queue,
-        schedule=Schedule(id=row.id, job=job, owner=row.owner or None, **given),
+        schedule=Schedule(id=row.id, job=load_new_job(row.template), owner=row.owner or None, **given),
         slot=row.slot,
         count=row.runs,
         paused=bool(row.paused),
         busy=bool(row.busy),
         over=bool(row.over),
-    )
-
-
-def _job(template: Template) -> NewJob:
-    options = load_options(template.options)
-    return NewJob(
-        name=template.name,
-        data=template.data,
-        priority=template.priority,
-        attempts=template.attempts,
-        expires=template.expires,
-        metadata=template.metadata,
-        backoff=options.backoff,
-        timeout=options.timeout,
-        keep_completed=options.keep_completed,
-        keep_failed=options.keep_failed,
-        keep_logs=options.keep_logs,
-        result_ttl=options.result_ttl,
-        breaker=options.breaker,
-        subject=options.subject,
-        group=template.group,
     )

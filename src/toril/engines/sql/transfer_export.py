@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from toril.codec.new_jobs import load_new_job
 from toril.engines.sql.changes import QueueChanges
-from toril.engines.sql.dedup import load_next
 from toril.engines.sql.inspector import StoredRun, run_of
 from toril.engines.sql.metrics import MINUTE, fold_minute
 from toril.engines.sql.options import load_failure, load_options, load_rate
@@ -267,7 +267,7 @@ def _job(queue: str, row: list[Any], lines: list[str], children: list[Any], keys
 
 
 def _owned_key(key: StoredKey) -> OwnedKey:
-    return OwnedKey(key.id, key.till, None if key.next is None else load_next(key.next))
+    return OwnedKey(key.id, key.till, None if key.next is None else load_new_job(key.next))
 
 
 def _children(rows: Sequence[Any]) -> tuple[Child, ...]:

@@ -5,15 +5,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from toril.codec.new_jobs import dump_new_job
 from toril.engines.sql import transfer_export
 from toril.engines.sql.add import place_job
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.dead_letters import keep_dead_letters
-from toril.engines.sql.dedup import dump_next, owner_of
+from toril.engines.sql.dedup import owner_of
 from toril.engines.sql.inspector import StoredRun
 from toril.engines.sql.metrics import add_to_slice
 from toril.engines.sql.options import dump_failure, dump_options, dump_rate, dump_transferred
-from toril.engines.sql.schedules import drop_run, run_job, template_of, timing_of
+from toril.engines.sql.schedules import drop_run, run_job, timing_of
 from toril.engines.sql.schema import Place, finished_rank, first_key, job_key, run_key
 from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import QueueRow, Steps, Transaction
@@ -287,7 +288,7 @@ class _Import:
         if job.state in {State.COMPLETED, State.FAILED} and (age := age_ms(keep)) is not None:
             step.write("age", [(row.key, (job.finished_at or 0) + age + 1, key)])
         if job.held is not None and owner_of(tx, row, job.held.key) is None:
-            kept = None if job.held.next is None else dump_next(job.held.next)
+            kept = None if job.held.next is None else dump_new_job(job.held.next)
             tx.run(_SQL["hold_key"], (row.key, job.held.key, job.id, key, job.held.till, kept))
 
     def _put_log(self, key: int, lines: Sequence[str]) -> None:
@@ -365,7 +366,7 @@ class _Import:
                 int(view.over),
                 schedule.owner or "",
                 timing,
-                template_of(schedule),
+                dump_new_job(schedule.job),
             ),
         )
 
