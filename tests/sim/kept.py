@@ -172,11 +172,11 @@ def write(result: Result, folder: Path) -> Path:
     return path
 
 
-def command(path: Path) -> str:
+def command(path: Path, mutant: str | None = None) -> str:
     """What runs it again, from the root of the repository; with the planted bug, if there is one."""
     shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
     words = [".venv/bin/python", "-m", "tests.sim.replay", str(shown)]
-    if mutant := os.environ.get("TORIL_MUTANT"):
+    if mutant := mutant or os.environ.get("TORIL_MUTANT"):
         words += ["--mutant", mutant]
     return shlex.join(words)
 

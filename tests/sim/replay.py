@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
             if asked.keep and result.violations:
                 path = keep(trial)
                 assert path is not None
-                print(f"kept as {path}; replay with  {command(path)}")
+                print(f"kept as {path}; replay with  {command(path, asked.mutant)}")
     return 1 if bad else 0
 
 

@@ -67,6 +67,18 @@ def test_a_kept_file_gives_the_same_trace_on_any_server_of_redis(tmp_path: Path)
     assert traces == {small.trace}
 
 
+def test_what_is_kept_with_a_bug_in_it_is_replayed_with_that_bug(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TORIL_MUTANT", raising=False)
+    monkeypatch.setattr(files, "SEEDS", tmp_path)
+
+    assert replay.main(["0", "--mutant", "left_active", "--keep"]) == 1
+    *_, told = capsys.readouterr().out.splitlines()
+    _, _, printed = told.partition("replay with  ")
+    assert replay.main(shlex.split(printed)[3:]) == 1
+
+
 def head() -> str:
     return subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True).strip()
 
