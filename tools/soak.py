@@ -26,7 +26,9 @@ from toril.torture.checker import PROMISES
 
 MINUTES = float(os.environ.get("TORIL_SOAK_MINUTES", "60"))
 RATE = 20  # jobs a second, which a busy core can do
-WORLDS = ("fleet", "fleet", "fleet", "agenda", "flows", "circuits")  # half of the seeds are the fleet's
+WORLDS = (  # half of the seeds are the fleet's
+    "fleet", "fleet", "fleet", "agenda", "flows", "circuits", "fleet", "fleet", "slow-agenda", "slow-circuits",
+)  # fmt: skip
 FLEETS = ("grouped", "rough", "lively", "posts", "plain", "long", "full", "paused", "wishes")  # kinds of plans
 BATCH = 20  # seeds that a process does at a time
 
@@ -157,7 +159,7 @@ def _store(seed: int) -> str:
 
 def _kind(seed: int) -> str:
     world = WORLDS[seed // 4 % len(WORLDS)]
-    return FLEETS[seed // 24 % len(FLEETS)] if world == "fleet" else world
+    return FLEETS[seed // (4 * len(WORLDS)) % len(FLEETS)] if world == "fleet" else world
 
 
 if __name__ == "__main__":

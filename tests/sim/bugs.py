@@ -24,6 +24,8 @@ from tests.sim.mutants_worker import WORKER_MUTANTS
 __all__ = ["BUGS", "Bug", "blind_trials", "chosen", "violation"]
 
 _FLEETS: Final = ("plain", "long", "full", "paused", "wishes", "rough")
+_AGENDAS: Final = ("agenda", "slow-agenda")
+_CIRCUITS: Final = ("circuits", "slow-circuits")
 _FRESH: Final = 1_000_000  # below are the seeds that the tests know
 _ERROR: Final = "error"  # the row of whatever was raised and should not have been
 
@@ -60,15 +62,15 @@ BUGS: dict[str, Bug] = {
     for bugs in (
         _in_python(MUTANTS, *_FLEETS),
         _in_python(WORKER_MUTANTS, *_FLEETS),
-        _in_python(TIME_MUTANTS, "agenda"),
+        _in_python(TIME_MUTANTS, *_AGENDAS),
         _in_python(FLOW_MUTANTS, "flows"),
         _in_python(GROUP_MUTANTS, "grouped"),
-        _in_python(CIRCUIT_MUTANTS, "circuits"),
+        _in_python(CIRCUIT_MUTANTS, *_CIRCUITS),
         _in_python(POST_MUTANTS, "posts"),
         _in_scripts(FLEET_BUGS, *_FLEETS),
-        _in_scripts(SCRIPT_BUGS, "agenda"),
+        _in_scripts(SCRIPT_BUGS, *_AGENDAS),
         _in_scripts(FLOW_BUGS, "flows"),
-        _in_scripts(CIRCUIT_BUGS, "circuits"),
+        _in_scripts(CIRCUIT_BUGS, *_CIRCUITS),
     )
     for bug in bugs
 }

@@ -64,6 +64,8 @@ KINDS: Final[dict[str, tuple[str, Callable[[int], AnyPlan]]]] = {
     "agenda": ("agenda", SmallPlan.draw),
     "flows": ("flows", SmallPlan.draw),
     "circuits": ("circuits", SmallPlan.draw),
+    "slow-agenda": ("agenda", lambda seed: SmallPlan.draw(seed).with_slow_calls()),
+    "slow-circuits": ("circuits", lambda seed: SmallPlan.draw(seed).with_slow_calls()),
 }
 
 
@@ -238,7 +240,9 @@ def _smaller_fleets(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, workers=plan.workers - 1)
     if plan.producers > 1:
         yield replace(plan, producers=1)
-    calmer: dict[str, Any] = {"operator": False, "clerk": False, "supervised": False, "skew": 0, "farewell": "none"}
+    calmer: dict[str, Any] = {
+        "operator": False, "impatient": False, "clerk": False, "supervised": False, "skew": 0, "farewell": "none",
+    }  # fmt: skip
     for name, value in calmer.items():
         if getattr(plan, name) != value:
             yield replace(plan, **{name: value})

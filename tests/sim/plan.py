@@ -43,6 +43,7 @@ class Plan:
     supervised: bool
     skew: int
     farewell: Literal["none", "stop", "force", "order"]
+    impatient: bool = False  # the operator cancels more than anything else, and often
     clerk: bool = False
     grouped: bool = False
     posted: bool = False
@@ -106,15 +107,15 @@ class Plan:
         return replace(
             self, workers=chance.choice((1, 2, 2, 3)), jobs=chance.randint(8, 16), late_jobs=chance.randint(4, 16),
             terms=terms, storm=chance.uniform(4, 12), mix=self.mix | faults, weights=weights,
-            operator=True, clerk=chance.random() < 0.4, concurrency=None,
+            operator=True, clerk=chance.random() < 0.8, concurrency=None,
         )  # fmt: skip
 
     def with_full_slots(self) -> "Plan":
         """More long jobs than there are slots, so that a worker hears of a suspect while it can do nothing about it."""
         plan = self.with_long_jobs()
         return replace(
-            plan, workers=2, terms=replace(plan.terms, slots=2), mix=plan.mix | {Fault.CUT: 0.0},
-            operator=self.operator,
+            plan, workers=2, jobs=24, late_jobs=16, storm=2 * plan.storm, terms=replace(plan.terms, slots=2),
+            mix=plan.mix | {Fault.CUT: 0.0}, operator=self.operator,
             weights={Kind.MARATHON: 8, Kind.SCARE: 2, Kind.QUICK: 1},
         )  # fmt: skip
 
@@ -131,14 +132,15 @@ class Plan:
         return replace(
             self, workers=chance.choice((4, 6)), jobs=chance.randint(14, 24), late_jobs=chance.randint(6, 12),
             terms=terms, storm=chance.uniform(12, 24), mix=self.mix | faults, weights=weights,
-            operator=False, clerk=chance.random() < 0.4, concurrency=None,
+            operator=False, clerk=chance.random() < 0.8, concurrency=None,
         )  # fmt: skip
 
     def with_late_wishes(self) -> "Plan":
         """Running jobs are asked to stop while their process is held up, and end to run again before they hear it."""
         plan = self.with_pauses()
         return replace(
-            plan, operator=True, workers=2, jobs=40, late_jobs=0, terms=replace(plan.terms, slots=4, lease=3000),
+            plan, operator=True, impatient=True, workers=2, jobs=40, late_jobs=0,
+            terms=replace(plan.terms, slots=4, lease=3000),
             mix=plan.mix | {Fault.CUT: 0.0, Fault.PAUSE: 0.6},
             weights={Kind.BLOCKS: 3, Kind.FLAKY: 8, Kind.SNOOZES: 8},
         )  # fmt: skip
@@ -229,6 +231,14 @@ class SmallPlan:
             skew=chance.choice((0, 0, -7_200_000, 7_200_000)),
             meddler=chance.random() < 0.6,
         )
+
+    def with_slow_calls(self) -> "SmallPlan":
+        """Calls take so long that jobs stall, and that what a process knew is no longer so when it acts on it."""
+        chance = stream(self.seed, "slow calls")
+        return replace(
+            self, workers=3, storm=chance.uniform(6, 12), mix=self.mix | {Fault.SLOW: 0.2},
+            terms=replace(self.terms, lease=1000, max_stalls=2),
+        )  # fmt: skip
 
 
 AnyPlan = Plan | SmallPlan

@@ -119,8 +119,11 @@ class Clerk:
 class Operator:
     """Does something to some jobs, now and then, without looking first."""
 
-    def __init__(self, name: str, engine: Engine, clock: Clock, journal: Journal, *, top: int = 2) -> None:
+    def __init__(
+        self, name: str, engine: Engine, clock: Clock, journal: Journal, *, top: int = 2, impatient: bool = False
+    ) -> None:
         self._top = top  # priority that it gives to jobs
+        self._impatient = impatient  # cancels more than anything else, and often
         self._engine = engine
         self._clock = clock
         self._journal = journal
@@ -128,7 +131,7 @@ class Operator:
 
     async def run(self) -> None:
         while True:
-            await self._clock.sleep(self._clock.random() * 0.8)
+            await self._clock.sleep(self._clock.random() * (0.2 if self._impatient else 0.8))
             known = list(self._journal.acknowledged.values())
             if not known:
                 continue
@@ -143,6 +146,8 @@ class Operator:
     async def _act(self, ids: list[str]) -> None:
         engine, send = self._engine, self._caller.send
         match int(self._clock.random() * 10):
+            case _ if self._impatient and self._clock.random() < 0.7:
+                await send(lambda call: engine.cancel(QUEUE, ids, reason="operator", call=call))
             case 0 | 1:
                 await send(lambda call: engine.retry(QUEUE, ids, call=call))
             case 2:

@@ -18,20 +18,27 @@ from tests.sim.bugs import BUGS, blind_trials, violation
 from tests.sim.mutants import MUTANTS, Unplantable, planted
 from tests.sim.mutants_flows import FLOW_MUTANTS
 from tests.sim.mutants_scripts import FLEET_BUGS, planted_in
-from tests.sim.planted import hunt
+from tests.sim.planted import SEEDS
 from tests.sim.world import simulate
 
 SECONDS = 60.0  # of the processor, for each
 
 # Found by rare plans only: those with long jobs, full slots, pauses and late wishes are there for them.
 RARE = (
+    "anyone_probes",
+    "letter_stays",
     "loss_ignored",
+    "next_from_anywhere",
     "no_postponing",
+    "quarantine_for_ever",
     "rest_spins",
     "suspects_forgotten",
+    "timeout_cancels",
     "watch_dies",
     "redis: a wish to stop is forgotten",
+    "redis: who is late makes a next",
 )
+TIMES = 3  # of the seeds that are looked at blindly, so many: one might be luck, and another word would miss it
 
 
 def test_enough_bugs_are_planted_in_every_part() -> None:
@@ -93,10 +100,14 @@ def test_the_simulator_finds_a_planted_bug(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RARE)
-def test_seeds_that_nobody_has_chosen_find_a_rare_bug(name: str) -> None:
-    found = hunt(name, "a fixed word, so that this test ends the same way each time")
+def test_seeds_that_nobody_has_chosen_find_a_rare_bug_again_and_again(name: str) -> None:
+    bug, found = BUGS[name], 0
+    for trial in blind_trials(bug, "a fixed word, so that this test ends the same way each time", SEEDS):
+        found += violation(bug, trial) is not None
+        if found == TIMES:
+            return
 
-    assert found.found, str(found)
+    pytest.fail(f"{found} of {SEEDS} seeds find {name}")
 
 
 def test_blind_seeds_are_others_for_each_base_and_not_the_known_ones() -> None:

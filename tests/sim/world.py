@@ -335,5 +335,6 @@ class World:
 
     def _operator(self, node: Node) -> Coroutine[Any, Any, None]:
         return Operator(
-            node.name, self._link(node), self._clock(node), self.journal, top=0 if self.plan.grouped else 2
-        ).run()
+            node.name, self._link(node), self._clock(node), self.journal,
+            top=0 if self.plan.grouped else 2, impatient=self.plan.impatient,
+        ).run()  # fmt: skip
