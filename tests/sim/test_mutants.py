@@ -26,11 +26,11 @@ SECONDS = 60.0  # of the processor, for each
 # Found by rare plans only: those with long jobs, full slots, pauses and late wishes are there for them.
 RARE = (
     "anyone_probes",
+    "isolation_for_ever",
     "letter_stays",
     "loss_ignored",
     "next_from_anywhere",
     "no_postponing",
-    "quarantine_for_ever",
     "rest_spins",
     "suspects_forgotten",
     "timeout_cancels",
