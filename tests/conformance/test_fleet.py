@@ -176,7 +176,7 @@ async def test_a_worker_that_the_store_has_forgotten_is_told_to_declare_again(en
 @pytest.mark.covers("R149")
 async def test_the_jobs_of_one_worker_are_listed_whether_it_lives_or_not(engine: Store, clock: ManualClock) -> None:
     app = App("memory://")
-    vars(app).update(_store=engine, _clock=clock, _users=1)
+    vars(app.services).update(engine=engine, clock=clock, users=1)
     for number, (queue, worker) in enumerate([("b", "one"), ("a", "two"), ("a", "one")]):
         await engine.add(queue, [NewJob(name="n", data=str(number))])
         await engine.exchange(queue, [], Claim(want=1, token=f"t{number}", lease=30_000, worker=worker))

@@ -17,7 +17,7 @@ KEPT = Keep(1000)
 
 def queue_on(engine: Store, clock: ManualClock) -> Queue:
     app = App("memory://")
-    vars(app).update(_store=engine, _clock=clock, _users=1)
+    vars(app.services).update(engine=engine, clock=clock, users=1)
     return app.queue("q")
 
 
