@@ -232,9 +232,12 @@ class Alerts:
         self.exhausted: Counter[tuple[str, str]] = Counter()
         on: Any = services.events.on
         for name, listener in (
-            ("retrying", self._retrying), ("failed", self._failed), ("completed", self._ran),
-            ("stalled", self._stalled), ("breaker", self._breaker),
-        ):  # fmt: skip
+            ("retrying", self._retrying),
+            ("failed", self._failed),
+            ("completed", self._ran),
+            ("stalled", self._stalled),
+            ("breaker", self._breaker),
+        ):
             on(name, listener)
 
     async def _retrying(self, event: JobEvent) -> None:
@@ -312,9 +315,14 @@ class Alerts:
 
     def _about(self, kind: AlertKind, text: str, event: JobEvent) -> Alert:
         return Alert(
-            kind=kind, text=text, queue=event.queue, job_id=event.job_id, job_name=event.job_name, error=event.error,
+            kind=kind,
+            text=text,
+            queue=event.queue,
+            job_id=event.job_id,
+            job_name=event.job_name,
+            error=event.error,
             subject=event.subject,
-        )  # fmt: skip
+        )
 
     def _of(self, queue: str) -> _QueueCounts:
         if queue not in self._counts:

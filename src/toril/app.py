@@ -167,10 +167,18 @@ class App:
     """
 
     def __init__(
-        self, url: str | None = None, *, prefix: str = "bull", durability: Durability | None = None,
-        lifespan: Lifespan | None = None, clock: Clock = SYSTEM, redact: Redact | None = None,
-        outbox: str | None = None, name: str | None = None, dead_letter_queue: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        url: str | None = None,
+        *,
+        prefix: str = "bull",
+        durability: Durability | None = None,
+        lifespan: Lifespan | None = None,
+        clock: Clock = SYSTEM,
+        redact: Redact | None = None,
+        outbox: str | None = None,
+        name: str | None = None,
+        dead_letter_queue: str | None = None,
+    ) -> None:
         made_in = sys._getframe(1).f_globals.get("__name__", "__main__")  # noqa: SLF001 - as namedtuple and logging do
         self.name = app_name(made_in) if name is None else check_app_name(name)
         self.url = (os.environ.get("TORIL_URL") or DEFAULT_URL) if url is None else url
@@ -293,9 +301,14 @@ class App:
         return self.queues.declare(queue)
 
     def schedule(
-        self, schedule_id: str, *, queue: Queue | str, job: HandlerOf[T, Any] | RawHandler[Any] | str,
-        data: T | None = None, **options: Unpack[Timing],
-    ) -> None:  # fmt: skip
+        self,
+        schedule_id: str,
+        *,
+        queue: Queue | str,
+        job: HandlerOf[T, Any] | RawHandler[Any] | str,
+        data: T | None = None,
+        **options: Unpack[Timing],
+    ) -> None:
         """Declare a recurring job of a queue; see `Queue.schedule`."""
         self.queues[queue if isinstance(queue, str) else queue.name].schedule(schedule_id, job, data, **options)
 
@@ -372,9 +385,16 @@ class App:
         return made
 
     def scanner(
-        self, name: str, *, every: Duration, find: Callable[[datetime], Any], reset: Callable[[Any], Any],
-        threshold: Duration = 900, limit: int = 1000, queue: Queue | str = "scanners",
-    ) -> Scanner:  # fmt: skip
+        self,
+        name: str,
+        *,
+        every: Duration,
+        find: Callable[[datetime], Any],
+        reset: Callable[[Any], Any],
+        threshold: Duration = 900,
+        limit: int = 1000,
+        queue: Queue | str = "scanners",
+    ) -> Scanner:
         """Look for what is stuck, again and again, and set it right. A run is one attempt, after everything else in its
         queue: what fails is left to the next. Its statistics are the job's result.
 
@@ -423,9 +443,13 @@ class App:
         await self.close()
 
     async def flow(
-        self, job: PreparedJob[R] | Flow[R], children: Sequence[Node] = (), *, on_failure: Policy = "fail",
+        self,
+        job: PreparedJob[R] | Flow[R],
+        children: Sequence[Node] = (),
+        *,
+        on_failure: Policy = "fail",
         parent: Job[Any] | None = None,
-    ) -> Job[R]:  # fmt: skip
+    ) -> Job[R]:
         """Add a job that runs once its children have ended. Up to 1,000 jobs are stored all or none. Returns the job
         that waits.
 
@@ -498,9 +522,13 @@ class App:
         return await Doctor(self.store, self.services.clock).findings(queues)
 
     async def doctor_page(
-        self, queues: Sequence[str] | None = None, *, cursor: str | None = None, patience: Duration = _PATIENCE,
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        cursor: str | None = None,
+        patience: Duration = _PATIENCE,
         quick: bool = True,
-    ) -> Page[Finding]:  # fmt: skip
+    ) -> Page[Finding]:
         """A part of what `doctor` looks at: as much as can be looked at in so many seconds, however large the store is.
         With the cursor the next part is asked for, until there is none. What takes the longer the more jobs there are
         is left out, and a notice says so: an SQLite file is not read through for damage, and its jobs are only counted
@@ -535,11 +563,17 @@ class App:
     # working
 
     async def run(
-        self, *, queues: Mapping[str, int] | None = None, grace: Duration = GRACE, burst: bool = False,
-        signals: Literal["handle", "leave"] = "handle", name: str | None = None,
-        stall_interval: Duration | None = None, hang_timeout: Duration | None = HANG_TIMEOUT,
+        self,
+        *,
+        queues: Mapping[str, int] | None = None,
+        grace: Duration = GRACE,
+        burst: bool = False,
+        signals: Literal["handle", "leave"] = "handle",
+        name: str | None = None,
+        stall_interval: Duration | None = None,
+        hang_timeout: Duration | None = HANG_TIMEOUT,
         under: "SupervisorLink | None" = None,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Work the queues until stopped by a signal or `stop()`. Returns 0 if all running jobs ended, 1 if some had to
         be given back.
 
@@ -570,10 +604,21 @@ class App:
         self._working, self._stop_early = True, False
         engine, clock = self.services.engine, self.services.clock
         process = self._process = WorkerProcess(
-            worked, engine, clock, self.events, self._hooks, name=name, version=_version(),
-            schedules=engine.schedules, concurrency=queues, grace=seconds, under=under, stall_interval=interval,
-            elect=self._elections(name), owner=self.name,
-        )  # fmt: skip
+            worked,
+            engine,
+            clock,
+            self.events,
+            self._hooks,
+            name=name,
+            version=_version(),
+            schedules=engine.schedules,
+            concurrency=queues,
+            grace=seconds,
+            under=under,
+            stall_interval=interval,
+            elect=self._elections(name),
+            owner=self.name,
+        )
         with process.signals() if signals == "handle" else nullcontext():
             async with AsyncExitStack() as resources:  # of the user: closed after the queues
                 resources.callback(self._over)
@@ -597,10 +642,17 @@ class App:
                     return code
 
     async def reap(
-        self, *, queues: Sequence[str] | None = None, elected: bool = True, lease: Duration = 30.0,
-        renew: Duration | None = None, election_interval: Duration | None = None, stall_interval: Duration = 1.0,
-        name: str | None = None, signals: Literal["handle", "leave"] = "handle",
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        queues: Sequence[str] | None = None,
+        elected: bool = True,
+        lease: Duration = 30.0,
+        renew: Duration | None = None,
+        election_interval: Duration | None = None,
+        stall_interval: Duration = 1.0,
+        name: str | None = None,
+        signals: Literal["handle", "leave"] = "handle",
+    ) -> None:
         """Be a reaper, until a signal, `stop()` or cancellation: give back the jobs of workers that are gone.
 
         Args:
@@ -626,10 +678,13 @@ class App:
         reaper = self._reaper(
             made_up if name is None else check_chosen_worker_name(name),
             queues=None if queues is None else [check_queue_name(each) for each in queues],
-            elected=elected, lease=lease_ms / 1000, renew=renew_ms / 1000, election_interval=tries / 1000,
+            elected=elected,
+            lease=lease_ms / 1000,
+            renew=renew_ms / 1000,
+            election_interval=tries / 1000,
             stall_interval=milliseconds("stall_interval", stall_interval, _LEAST_INTERVAL) / 1000,
             unled=max(lease_ms / 1000, LEASE),
-        )  # fmt: skip
+        )
         stopping = asyncio.Event()
         self._reaping.add(stopping)
         try:

@@ -25,10 +25,32 @@ __all__ = [
 AWAY: Final = EngineUnavailable.__name__  # the kind of error that a store which does not answer is
 
 EventName: TypeAlias = Literal[
-    "added", "active", "progress", "completed", "failed", "retrying", "snoozed", "released", "parked", "cancelled",
-    "expired", "stalled", "lease_lost", "stuck", "drained", "paused", "resumed", "booted", "worker_started",
-    "worker_stopped", "breaker", "leadership_acquired", "leadership_lost", "mended", "error",
-]  # fmt: skip
+    "added",
+    "active",
+    "progress",
+    "completed",
+    "failed",
+    "retrying",
+    "snoozed",
+    "released",
+    "parked",
+    "cancelled",
+    "expired",
+    "stalled",
+    "lease_lost",
+    "stuck",
+    "drained",
+    "paused",
+    "resumed",
+    "booted",
+    "worker_started",
+    "worker_stopped",
+    "breaker",
+    "leadership_acquired",
+    "leadership_lost",
+    "mended",
+    "error",
+]
 
 # The error of a `stalled` that is the last: the job has failed, or it was to be cancelled anyway.
 STALLED_OUT: Final = "stalled once more than it may, and was ended"

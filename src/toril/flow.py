@@ -113,9 +113,12 @@ class _PlannedNode:
 
 
 def planned_nodes(
-    flows: Sequence[Node], name: Callable[[], str], *, parent: JobRef | None = None,
+    flows: Sequence[Node],
+    name: Callable[[], str],
+    *,
+    parent: JobRef | None = None,
     on_failure: Policy = "fail",
-) -> list[FlowNode]:  # fmt: skip
+) -> list[FlowNode]:
     """These flows as nodes, each parent before its children; `name` makes ids for those without."""
     return [place.node for place in _places(flows, name, parent, policy_of(on_failure))]
 
@@ -173,9 +176,13 @@ class Flows:
         self._unique = unique
 
     async def add(
-        self, job: PreparedJob[N] | Flow[N], children: Sequence[Node] = (), *, on_failure: Policy = "fail",
+        self,
+        job: PreparedJob[N] | Flow[N],
+        children: Sequence[Node] = (),
+        *,
+        on_failure: Policy = "fail",
         parent: Job[Any] | None = None,
-    ) -> Job[N]:  # fmt: skip
+    ) -> Job[N]:
         """See `App.flow`."""
         top = Flow(job, children) if isinstance(job, PreparedJob) else job
         if children and isinstance(job, Flow):
@@ -227,9 +234,13 @@ class Flows:
             )
 
     async def _add_part(
-        self, part: Sequence[_PlannedNode], answers: dict[JobRef, Added], held: Sequence[JobRef],
-        closed: Sequence[JobRef], before: Sequence[JobRef],
-    ) -> None:  # fmt: skip
+        self,
+        part: Sequence[_PlannedNode],
+        answers: dict[JobRef, Added],
+        held: Sequence[JobRef],
+        closed: Sequence[JobRef],
+        before: Sequence[JobRef],
+    ) -> None:
         """One step. If it is refused while earlier parts are stored, those are taken back."""
         nodes = [place.node for place in part]
         try:
@@ -305,8 +316,14 @@ async def _tree(
             for child in sorted(page.items, key=lambda child: child.ref)[:width]
         ]
     return FlowTree(
-        queue=ref.queue, id=ref.id, name=None if record is None else record.name,
-        state=None if record is None else record.state, ending=None if record is None else record.ending,
-        dead_letter=None if record is None else record.dead_letter, known=known, text=text, family=family,
+        queue=ref.queue,
+        id=ref.id,
+        name=None if record is None else record.name,
+        state=None if record is None else record.state,
+        ending=None if record is None else record.ending,
+        dead_letter=None if record is None else record.dead_letter,
+        known=known,
+        text=text,
+        family=family,
         children=tuple(children),
-    )  # fmt: skip
+    )

@@ -53,9 +53,17 @@ class Job(Generic[R]):
     """
 
     def __init__(
-        self, queue: "Queue", job_id: str, name: str, data: Any = None, *, added: bool = True,
-        record: JobRow | None = None, outcome: AddOutcome = AddOutcome.ADDED, fence: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        queue: "Queue",
+        job_id: str,
+        name: str,
+        data: Any = None,
+        *,
+        added: bool = True,
+        record: JobRow | None = None,
+        outcome: AddOutcome = AddOutcome.ADDED,
+        fence: int = 0,
+    ) -> None:
         self._queue = queue
         self._record = record
         self._fence = fence
@@ -129,10 +137,14 @@ class Job(Generic[R]):
         if row is None:
             return None
         return as_record(
-            JobRecord, row, data=queue.handlers.decode(row.name, row.data), metadata=metadata_of(row.metadata),
-            checkpoint=_value(row.checkpoint), progress=_value(row.progress),
+            JobRecord,
+            row,
+            data=queue.handlers.decode(row.name, row.data),
+            metadata=metadata_of(row.metadata),
+            checkpoint=_value(row.checkpoint),
+            progress=_value(row.progress),
             result=None if row.result is None else queue.handlers.show_result(row.name, row.result),
-        )  # fmt: skip
+        )
 
     @property
     def row(self) -> JobRow | None:
@@ -195,11 +207,14 @@ class Job(Generic[R]):
         found = await self._queue.store.errors(self._queue.name, self.id, where=await self._where())
         return [
             AttemptError(
-                attempt=each.attempt, at=moment(each.at), error=each.failure.reason, kind=each.failure.kind,
+                attempt=each.attempt,
+                at=moment(each.at),
+                error=each.failure.reason,
+                kind=each.failure.kind,
                 traceback=each.failure.traceback,
             )
             for each in found
-        ]  # fmt: skip
+        ]
 
     async def _where(self) -> Kept:
         """Where it is to be looked for: one that was read as a dead letter is meant as that."""

@@ -347,17 +347,22 @@ class Queue:
                 f"queue {self._name!r} has a serializer, which is not known here: add its jobs from the application"
             )
         options = replace(
-            self.options, keep_completed=declaration.keep_completed, keep_failed=declaration.keep_failed,
+            self.options,
+            keep_completed=declaration.keep_completed,
+            keep_failed=declaration.keep_failed,
             subject=declaration.subject,
-        )  # fmt: skip
+        )
         return self._with(options=options, _published=declaration)
 
     # recurring jobs
 
     def schedule(
-        self, schedule_id: str, job: HandlerOf[T, Any] | RawHandler[Any] | str, data: T | None = None,
+        self,
+        schedule_id: str,
+        job: HandlerOf[T, Any] | RawHandler[Any] | str,
+        data: T | None = None,
         **options: Unpack[Timing],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Declare a recurring job. The workers keep it in the store from their next boot on, and remove it once it is
         declared no more.
 
@@ -428,18 +433,27 @@ class Queue:
         return Page(tuple(map(self.job_of, page.items)), page.cursor)
 
     async def search(
-        self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None, limit: int = 50,
+        self,
+        state: StateName | State,
+        where: JobFilter = JobFilter(),
+        *,
+        cursor: str | None = None,
+        limit: int = 50,
         patience: Duration = PATIENCE,
-    ) -> "SearchPage[Job[Any]]":  # fmt: skip
+    ) -> "SearchPage[Job[Any]]":
         """A page of the jobs in a state that the filter means, in the order of `jobs`. One call looks through 5,000 at
         most, and for so many seconds: a page may be short, or empty, and still have a cursor to go on with. A walk over
         all pages meets no job twice, and skips none that stays in the state."""
         return await JobSearch(self).search(state, where, cursor=cursor, limit=limit, patience=patience)
 
     async def count(
-        self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None,
+        self,
+        state: StateName | State,
+        where: JobFilter = JobFilter(),
+        *,
+        cursor: str | None = None,
         patience: Duration = PATIENCE,
-    ) -> MatchCount:  # fmt: skip
+    ) -> MatchCount:
         """How many jobs of a state the filter means: all at once where it asks for nothing, else of the next 5,000, or
         of as many as can be looked at in so many seconds."""
         return await JobSearch(self).count(state, where, cursor=cursor, patience=patience)

@@ -358,10 +358,21 @@ def schedule_record(view: ScheduleRow, data: Any) -> ScheduleRecord:
     """A schedule as programs read it; `data` is the payload of its jobs."""
     job = view.schedule.job
     return as_record(
-        ScheduleRecord, view.schedule, queue=view.queue, name=job.name, data=data, max_attempts=job.attempts,
-        priority=job.priority, timeout=_seconds(job.timeout), slot=moment(view.slot),
-        next=moment(view.next), count=view.count, paused=view.paused, busy=view.busy, over=view.over,
-    )  # fmt: skip
+        ScheduleRecord,
+        view.schedule,
+        queue=view.queue,
+        name=job.name,
+        data=data,
+        max_attempts=job.attempts,
+        priority=job.priority,
+        timeout=_seconds(job.timeout),
+        slot=moment(view.slot),
+        next=moment(view.next),
+        count=view.count,
+        paused=view.paused,
+        busy=view.busy,
+        over=view.over,
+    )
 
 
 def declaration_record(found: Declarations) -> QueueDeclaration | None:
@@ -370,18 +381,28 @@ def declaration_record(found: Declarations) -> QueueDeclaration | None:
         return None
     said, at = found.items[0].declaration, found.items[0].at
     return as_record(
-        QueueDeclaration, said, workers=found.workers, slots=found.slots, differs=found.differing,
-        declared_at=moment(at), handlers=None if said.handlers is None else tuple(sorted(said.handlers)),
+        QueueDeclaration,
+        said,
+        workers=found.workers,
+        slots=found.slots,
+        differs=found.differing,
+        declared_at=moment(at),
+        handlers=None if said.handlers is None else tuple(sorted(said.handlers)),
         any_name=said.any_name is not None,
-    )  # fmt: skip
+    )
 
 
 def circuit_record(circuit: CircuitRow) -> CircuitRecord:
     """A circuit as programs read it."""
     return as_record(
-        CircuitRecord, circuit, since=moment(circuit.since or None), till=moment(circuit.till or None),
-        probes=len(circuit.probes), window=circuit.terms.window / 1000, pause=circuit.terms.pause / 1000,
-    )  # fmt: skip
+        CircuitRecord,
+        circuit,
+        since=moment(circuit.since or None),
+        till=moment(circuit.till or None),
+        probes=len(circuit.probes),
+        window=circuit.terms.window / 1000,
+        pause=circuit.terms.pause / 1000,
+    )
 
 
 @cache

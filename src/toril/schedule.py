@@ -145,14 +145,21 @@ def _tell_new_owner(queue: str, before: str | None, schedule: Schedule) -> None:
         log.warning(
             "schedule %s of queue %s was declared by app %s, and is now by app %s; "
             "if both declare it, give one of them another id",
-            schedule.id, queue, before, schedule.owner,
-        )  # fmt: skip
+            schedule.id,
+            queue,
+            before,
+            schedule.owner,
+        )
 
 
 async def move_on(
-    schedules: ScheduleStore, view: ScheduleRow, now: int, *, started: str | None = None,
+    schedules: ScheduleStore,
+    view: ScheduleRow,
+    now: int,
+    *,
+    started: str | None = None,
     by: Callable[..., Awaitable[Moved]] | None = None,
-) -> Moved:  # fmt: skip
+) -> Moved:
     """From the current run go on to the next one that is due."""
     slot = view.slot
     for _ in range(_TRIES):
@@ -174,9 +181,12 @@ class QueueSchedules:
         self._queue = queue
 
     async def put(
-        self, schedule_id: str, job: HandlerOf[T, Any] | RawHandler[Any] | str, data: T | None = None,
+        self,
+        schedule_id: str,
+        job: HandlerOf[T, Any] | RawHandler[Any] | str,
+        data: T | None = None,
         **options: Unpack[Timing],
-    ) -> ScheduleRecord:  # fmt: skip
+    ) -> ScheduleRecord:
         """Make a schedule, or change it; the same twice changes nothing. Its options are those of `Queue.schedule`."""
         check_label("a schedule's id", schedule_id)
         made = schedule_of(self._queue, schedule_id, job, data, options)

@@ -45,9 +45,16 @@ _MOST: Final = 4 * 1024 * 1024  # bytes that are read; the payload itself has it
 @store_options
 @json_option
 def add(
-    *, queue: str, job: str, data: str | None, any_name: bool, create: bool, place: StoreOption, as_json: bool,
+    *,
+    queue: str,
+    job: str,
+    data: str | None,
+    any_name: bool,
+    create: bool,
+    place: StoreOption,
+    as_json: bool,
     **options: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Add JOB to QUEUE, with its payload as JSON; `-` reads it from the input, `@FILE` from a file.
 
     The queue has to be in the store, or a living worker has to serve it: a slip of the pen would make one that nobody

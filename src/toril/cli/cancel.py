@@ -22,9 +22,14 @@ _UNSTARTED: Final = ("waiting", "prioritized", "delayed")
 @click.command()
 @queue_argument
 @click.option(
-    "--state", "states", type=click.Choice(_STATES), multiple=True, default=_UNSTARTED, show_default=True,
+    "--state",
+    "states",
+    type=click.Choice(_STATES),
+    multiple=True,
+    default=_UNSTARTED,
+    show_default=True,
     help="Jobs in this state; may be given several times. Running jobs are asked to stop.",
-)  # fmt: skip
+)
 @click.option("--name", shell_complete=job_names, help="Only jobs of this name.")
 @click.option("--error", help="Only jobs with this text in their last error.")
 @click.option("--search", "text", help="Only jobs with this text in their id, name, error or payload.")
@@ -36,9 +41,16 @@ _UNSTARTED: Final = ("waiting", "prioritized", "delayed")
 @store_options
 @json_option
 def cancel(
-    *, queue: str, states: tuple[str, ...], reason: str, dry_run: bool, yes: bool, place: StoreOption, as_json: bool,
+    *,
+    queue: str,
+    states: tuple[str, ...],
+    reason: str,
+    dry_run: bool,
+    yes: bool,
+    place: StoreOption,
+    as_json: bool,
     **sought: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Cancel the jobs of QUEUE that have not started, or those that the options mean. It cannot be undone.
 
     A job that has not started never will; one that runs is asked to stop. Jobs added meanwhile are left alone.

@@ -27,9 +27,13 @@ _NEEDED: Final = ("starlette", "uvicorn", "jinja2")
 @click.argument("target", metavar="[MODULE:APP]", required=False)
 @store_options
 @click.option(
-    "--http", type=address, metavar="HOST:PORT", default="127.0.0.1:8485", show_default=True,
+    "--http",
+    type=address,
+    metavar="HOST:PORT",
+    default="127.0.0.1:8485",
+    show_default=True,
     help="Where it is served; port 0 takes a free one.",
-)  # fmt: skip
+)
 @click.option(
     "--http-token", metavar="TOKEN", help="What is asked for; better set as TORIL_HTTP_TOKEN than typed here."
 )
@@ -37,9 +41,15 @@ _NEEDED: Final = ("starlette", "uvicorn", "jinja2")
 @click.option("--http-proxy", multiple=True, metavar="ADDRESS", help="A proxy whose word on the client is taken.")
 @click.option("--http-host", multiple=True, metavar="NAME", help="A name under which it is reached.")
 def dashboard(
-    *, target: str | None, place: StoreOption, http: tuple[str, int], http_token: str | None,
-    http_read_token: str | None, http_proxy: tuple[str, ...], http_host: tuple[str, ...],
-) -> None:  # fmt: skip
+    *,
+    target: str | None,
+    place: StoreOption,
+    http: tuple[str, int],
+    http_token: str | None,
+    http_read_token: str | None,
+    http_proxy: tuple[str, ...],
+    http_host: tuple[str, ...],
+) -> None:
     """Serve the dashboard of a store, or of an app, whose code then also checks what is added, until Ctrl-C.
 
     Without a token, everyone on this machine may look, and a link that is printed at the start lets one act.

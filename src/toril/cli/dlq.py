@@ -173,9 +173,16 @@ def _which(fn: Callable[..., T]) -> Callable[..., T]:
 @click.option("--fixed", is_flag=True, help="The same time before each retry.")
 @_which
 def replay(
-    *, which: Any, attempts: int | None, backoff: float | None, fixed: bool, dry_run: bool, yes: bool,
-    place: StoreOption, as_json: bool,
-) -> None:  # fmt: skip
+    *,
+    which: Any,
+    attempts: int | None,
+    backoff: float | None,
+    fixed: bool,
+    dry_run: bool,
+    yes: bool,
+    place: StoreOption,
+    as_json: bool,
+) -> None:
     """Run jobs again in the queue that they came from, under their own name and id.
 
     A parent of a flow waits for its children that have not succeeded: their dead letters are replayed with it.

@@ -299,9 +299,14 @@ def remove(*, queue: str | None, job_id: str, yes: bool, place: StoreOption, as_
 
 
 def _act(
-    place: StoreOption, queue: str | None, job_id: str, act: Callable[[Job[Any]], Awaitable[None]], told: str, *,
+    place: StoreOption,
+    queue: str | None,
+    job_id: str,
+    act: Callable[[Job[Any]], Awaitable[None]],
+    told: str,
+    *,
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     async def work(app: App) -> Job[Any]:
         found = await found_job(app, queue, job_id)
         await act(found)

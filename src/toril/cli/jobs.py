@@ -113,14 +113,25 @@ Found = tuple[list[dict[str, Any]], str | None]
 @store_options
 @json_option
 def jobs(
-    *, queue: str, state: str | None, runs: bool, limit: int, cursor: str | None, place: StoreOption, as_json: bool,
+    *,
+    queue: str,
+    state: str | None,
+    runs: bool,
+    limit: int,
+    cursor: str | None,
+    place: StoreOption,
+    as_json: bool,
     **sought: str | None,
-) -> None:  # fmt: skip
+) -> None:
     """List the jobs of QUEUE: in each state the next to run first, or the last that ended. Among those that failed are
     its dead letters. With `--runs`, what ran is listed in the order in which it ended, the last first."""
     where = JobFilter(
-        name=sought["name"], error=sought["error"], text=sought["text"], key=sought["key"], worker=sought["worker"],
-    )  # fmt: skip
+        name=sought["name"],
+        error=sought["error"],
+        text=sought["text"],
+        key=sought["key"],
+        worker=sought["worker"],
+    )
     by_time = runs and state is None
     states = () if by_time else _states(state, cursor, _ENDINGS if runs else _ORDER)
     inner = cursor.partition(":")[2] or None if cursor else None

@@ -18,10 +18,17 @@ __all__ = ["reaper"]
 @click.argument("target", metavar="[MODULE:APP]", required=False)
 @store_options
 @click.option(
-    "-q", "--queue", "--queues", "chosen", type=queue_choice, multiple=True, metavar="NAME", envvar="TORIL_QUEUES",
+    "-q",
+    "--queue",
+    "--queues",
+    "chosen",
+    type=queue_choice,
+    multiple=True,
+    metavar="NAME",
+    envvar="TORIL_QUEUES",
     shell_complete=queue_names,
     help="Look after this queue only; can be repeated. A concurrency, as `toril run` takes it, means nothing here.",
-)  # fmt: skip
+)
 @click.option(
     "--stall-interval", type=duration, default="1", help="How often stalled jobs are looked for. [default: 1s]"
 )

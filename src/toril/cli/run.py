@@ -49,31 +49,48 @@ def _the_app(ctx: click.Context, param: click.Parameter, target: str | None) -> 
 @click.command(context_settings={"auto_envvar_prefix": "TORIL"})
 @click.argument("target", metavar="MODULE:APP", envvar="TORIL_APP", required=False, callback=_the_app)
 @click.option(
-    "--app", "-A", metavar="MODULE:APP", is_eager=True, expose_value=False, callback=_note_app,
+    "--app",
+    "-A",
+    metavar="MODULE:APP",
+    is_eager=True,
+    expose_value=False,
+    callback=_note_app,
     help="The app whose queues are worked. [default: $TORIL_APP]",
-)  # fmt: skip
+)
 @click.option(
     "--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="How many worker processes."
 )
 @click.option(
-    "--spares", type=click.IntRange(1, 256), default=4, show_default=True,
+    "--spares",
+    type=click.IntRange(1, 256),
+    default=4,
+    show_default=True,
     help="How many spare processes may be started for jobs whose worker died: each runs one of them, alone.",
-)  # fmt: skip
+)
 @click.option(
-    "-q", "--queue", "--queues", "chosen", type=queue_choice, multiple=True, metavar="NAME[:CONCURRENCY]",
-    envvar="TORIL_QUEUES", shell_complete=complete_queues,
+    "-q",
+    "--queue",
+    "--queues",
+    "chosen",
+    type=queue_choice,
+    multiple=True,
+    metavar="NAME[:CONCURRENCY]",
+    envvar="TORIL_QUEUES",
+    shell_complete=complete_queues,
     help="Work only this queue, with so many jobs at once in each process; can be given several times.",
-)  # fmt: skip
+)
 @click.option("--grace", type=duration, default="10", help="How long running jobs get to end. [default: 10s]")
 @click.option(
-    "--burst", is_flag=True,
+    "--burst",
+    is_flag=True,
     help="End when there is nothing left to do; what is to be tried again within the grace is waited for.",
-)  # fmt: skip
+)
 @click.option("--name", help="What worker processes are called: NAME-PID. [default: worker-HOST-PID-…]")
 @click.option(
-    "--stall-interval", type=duration,
+    "--stall-interval",
+    type=duration,
     help="How often stalled jobs are looked for. [default: the lease; for queues of others 15s]",
-)  # fmt: skip
+)
 @click.option("--reload", is_flag=True, help="For development: start anew when a source file of the app changes.")
 @click.option(
     "--hang-timeout",
@@ -112,10 +129,15 @@ def _the_app(ctx: click.Context, param: click.Parameter, target: str | None) -> 
 )
 @click.option("--log-level", type=click.Choice(_LEVELS, case_sensitive=False), default="info", show_default=True)
 def run(
-    *, target: str, log_level: str, http_token: str | None, http_read_token: str | None, http_host: tuple[str, ...],
+    *,
+    target: str,
+    log_level: str,
+    http_token: str | None,
+    http_read_token: str | None,
+    http_host: tuple[str, ...],
     http_proxy: tuple[str, ...],
     **given: Any,
-) -> int:  # fmt: skip
+) -> int:
     """Work the queues of an app, as in `toril run jobs:app`, until a signal says stop.
 
     A supervisor keeps the worker processes running and their jobs' leases alive. On SIGTERM or Ctrl-C nothing more is
@@ -136,9 +158,20 @@ def run(
 
 
 def _plan(
-    target: str, log_level: str, *, chosen: tuple[Any, ...], grace: float, burst: bool, http: tuple[str, int] | None,
-    no_http: bool, http_origin: str | None, loop: str, name: str | None, stall_interval: float | None, **rest: Any,
-) -> SupervisorOptions:  # fmt: skip
+    target: str,
+    log_level: str,
+    *,
+    chosen: tuple[Any, ...],
+    grace: float,
+    burst: bool,
+    http: tuple[str, int] | None,
+    no_http: bool,
+    http_origin: str | None,
+    loop: str,
+    name: str | None,
+    stall_interval: float | None,
+    **rest: Any,
+) -> SupervisorOptions:
     if loop != "asyncio" and find_spec(loop) is None:
         raise click.UsageError(
             f"--loop {loop} needs the package {loop!r}: install it with  pip install 'toril[{loop}]'"

@@ -110,16 +110,22 @@ def secrets_option(fn: Callable[..., T]) -> Callable[..., T]:
         ctx.meta[_SHOW_SECRETS] = given
 
     decorate = click.option(
-        "--show-secrets", is_flag=True, expose_value=False, callback=note,
+        "--show-secrets",
+        is_flag=True,
+        expose_value=False,
+        callback=note,
         help="Show what is named or looks like a secret, which is shown as *** otherwise.",
-    )  # fmt: skip
+    )
     return decorate(fn)
 
 
 def on_store(
-    place: StoreOption, work: Callable[[App], Awaitable[T]], *, missing: Literal["refuse", "create"] = "refuse",
+    place: StoreOption,
+    work: Callable[[App], Awaitable[T]],
+    *,
+    missing: Literal["refuse", "create"] = "refuse",
     hint: str = "",
-) -> T:  # fmt: skip
+) -> T:
     """What `work` answers, with the store open. A command that only looks does not make a store in order to do so;
     `hint` ends the error that there is none."""
     return asyncio.run(_worked(place, work, missing=missing, hint=hint))

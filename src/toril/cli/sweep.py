@@ -36,9 +36,11 @@ def drain(*, queue: str, delayed: bool, yes: bool, place: StoreOption, as_json: 
 @click.command()
 @queue_argument
 @click.option(
-    "--state", type=click.Choice([str(state) for state in State if state is not State.ACTIVE]), default="completed",
+    "--state",
+    type=click.Choice([str(state) for state in State if state is not State.ACTIVE]),
+    default="completed",
     show_default=True,
-)  # fmt: skip
+)
 @click.option("--older-than", type=duration, default="0", help="Only those that have been in it for so long: 7d.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many, the oldest first.")
 @yes_option

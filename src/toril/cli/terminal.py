@@ -138,10 +138,12 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     for index in kept:
         column = columns[index]
         grid.add_column(
-            column.title, justify="right" if column.numbers else "left", no_wrap=True,
+            column.title,
+            justify="right" if column.numbers else "left",
+            no_wrap=True,
             overflow="ellipsis" if out.encoding.startswith("utf") else "crop",
             max_width=rest if index == kept[-1] and rest >= _LEAST else None,
-        )  # fmt: skip
+        )
     for row in rows:
         grid.add_row(*(Text(row[index], _STYLES.get(row[index], "")) for index in kept))
     with out.capture() as captured:

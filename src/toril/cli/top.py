@@ -173,12 +173,18 @@ def _queues(queues: Sequence[QueueOverview], width: int) -> Table:
         oldest = "" if each.oldest is None else span(round(each.oldest * 1000))
         failed = sum(each.failed)
         table.add_row(
-            name, _number(counts.waiting + counts.prioritized), str(counts.active), _number(counts.delayed),
-            Text(_number(failed), "red" if failed else ""), *([_number(each.cancelled)] if wide else []),
+            name,
+            _number(counts.waiting + counts.prioritized),
+            str(counts.active),
+            _number(counts.delayed),
+            Text(_number(failed), "red" if failed else ""),
+            *([_number(each.cancelled)] if wide else []),
             _number(each.rate),
             Text(f"{each.failure_rate:g}", "red" if each.failure_rate >= 5 else ""),
-            Text(waits, "red" if each.waits_too_long else ""), oldest, *([_sparks(each.completed)] if wide else []),
-        )  # fmt: skip
+            Text(waits, "red" if each.waits_too_long else ""),
+            oldest,
+            *([_sparks(each.completed)] if wide else []),
+        )
     return table
 
 

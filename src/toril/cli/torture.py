@@ -29,9 +29,12 @@ _STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @click.command()
 @click.option("--seed", type=int, help="What the jobs and the faults are drawn from. [default: another each time]")
 @click.option(
-    "--url", default="sqlite", show_default=True, metavar="URL",
+    "--url",
+    default="sqlite",
+    show_default=True,
+    metavar="URL",
     help="The store; or redis or sqlite, for one of its own, whose server fails too.",
-)  # fmt: skip
+)
 @click.option("--jobs", type=click.IntRange(1, 10_000_000), default=3000, show_default=True)
 @click.option("--minutes", type=click.FloatRange(0.05, 10_000), default=1.0, show_default=True, help="Of faults.")
 @click.option("--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Places for processes.")
@@ -45,9 +48,20 @@ _STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @click.option("--dry-run", is_flag=True, help="Only print the faults that the seed stands for.")
 @json_option
 def torture(
-    *, seed: int | None, url: str, jobs: int, minutes: float, workers: int, lease: float, every: float,
-    own_disk: bool, report: Path | None, keep: bool, dry_run: bool, as_json: bool,
-) -> int:  # fmt: skip
+    *,
+    seed: int | None,
+    url: str,
+    jobs: int,
+    minutes: float,
+    workers: int,
+    lease: float,
+    every: float,
+    own_disk: bool,
+    report: Path | None,
+    keep: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
     """Run jobs in real processes while they are killed, stopped and cut off, and count what was lost.
 
     Uses queues of its own in the store, and removes them. Only a store that it starts itself is killed. Ends with 0 if
@@ -61,9 +75,17 @@ def torture(
     tag = SYSTEM.unique()[:8]
     drawn = int(SYSTEM.random() * 1_000_000) if seed is None else seed
     run = Torture(
-        seed=drawn, url=url, jobs=jobs, seconds=minutes * 60, folder=folder, tag=tag, workers=workers, lease=lease,
-        every=every, own_disk=own_disk,
-    )  # fmt: skip
+        seed=drawn,
+        url=url,
+        jobs=jobs,
+        seconds=minutes * 60,
+        folder=folder,
+        tag=tag,
+        workers=workers,
+        lease=lease,
+        every=every,
+        own_disk=own_disk,
+    )
     try:
         if dry_run:
             return _print_plan(run)

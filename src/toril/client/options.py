@@ -146,9 +146,13 @@ def new_job(name: str, data: str, options: AddOptions, defaults: Defaults) -> Ne
         check_known(defaults.backoff, defaults.strategies)
     if not options:
         return NewJob(
-            name=name, data=data, attempts=defaults.attempts, backoff=defaults.backoff,
-            keep_completed=defaults.keep_completed, keep_failed=defaults.keep_failed,
-        )  # fmt: skip
+            name=name,
+            data=data,
+            attempts=defaults.attempts,
+            backoff=defaults.backoff,
+            keep_completed=defaults.keep_completed,
+            keep_failed=defaults.keep_failed,
+        )
     _check_names(options)
     attempts, backoff = _retry(options, defaults)
     return NewJob(
@@ -339,10 +343,21 @@ UNSAID: dict[str, Any] = {
 
 
 def checked(
-    *, concurrency: int, lease: Duration, renew: Duration | None, retry: Retry, timeout: Duration | None,
-    max_stalls: int, max_waiting: int | None, keep_completed: Keeping, keep_failed: Keeping, unknown: Unknown,
-    target_wait: Duration, log_level: LogLevel | None, **rest: Any,
-) -> QueueOptions:  # fmt: skip
+    *,
+    concurrency: int,
+    lease: Duration,
+    renew: Duration | None,
+    retry: Retry,
+    timeout: Duration | None,
+    max_stalls: int,
+    max_waiting: int | None,
+    keep_completed: Keeping,
+    keep_failed: Keeping,
+    unknown: Unknown,
+    target_wait: Duration,
+    log_level: LogLevel | None,
+    **rest: Any,
+) -> QueueOptions:
     """The options in the units of the store; `InvalidOption` names the one that is out of its range."""
     lease_ms, renew_ms = renewal(lease, renew, least=1000)
     _check_kinds(rest)
@@ -395,18 +410,29 @@ def check_not_dead_letters(name: str, letters: str) -> None:
 def declaration_of(queue: "Queue", concurrency: int | None = None) -> Declaration:
     """What a worker tells the store of a queue, as far as it can be told: of functions nothing."""
     options, retry = queue.options, queue.options.retry
-    own = {name: None if each is None else HandlerDeclaration(max_attempts=each.attempts, backoff=each.backoff.wire())
-           for name, each in queue.handlers.retries.items()}  # fmt: skip
+    own = {
+        name: None if each is None else HandlerDeclaration(max_attempts=each.attempts, backoff=each.backoff.wire())
+        for name, each in queue.handlers.retries.items()
+    }
     return Declaration(
-        concurrency=options.concurrency if concurrency is None else concurrency, lease=options.lease,
-        max_stalls=options.max_stalls, max_attempts=retry.attempts, backoff=retry.backoff.wire(),
-        timeout=options.timeout, target_wait=options.target_wait,
-        keep_completed=options.keep_completed, keep_failed=options.keep_failed,
-        rate=options.rate_limit, max_waiting=options.max_waiting, groups=options.groups,
+        concurrency=options.concurrency if concurrency is None else concurrency,
+        lease=options.lease,
+        max_stalls=options.max_stalls,
+        max_attempts=retry.attempts,
+        backoff=retry.backoff.wire(),
+        timeout=options.timeout,
+        target_wait=options.target_wait,
+        keep_completed=options.keep_completed,
+        keep_failed=options.keep_failed,
+        rate=options.rate_limit,
+        max_waiting=options.max_waiting,
+        groups=options.groups,
         priority_first=bool(options.priority_first),
         subject=options.subject if isinstance(options.subject, str) else None,
-        serializer=options.serializer is not None, any_name=queue.handlers.any_name, handlers=own,
-    )  # fmt: skip
+        serializer=options.serializer is not None,
+        any_name=queue.handlers.any_name,
+        handlers=own,
+    )
 
 
 async def as_workers_declare(queue: "Queue") -> "Queue | None":

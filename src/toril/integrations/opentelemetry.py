@@ -89,9 +89,13 @@ class OpenTelemetry:
         self._consumed.add(1, about)
         start = SYSTEM.monotonic()
         with self._tracer.start_as_current_span(
-            f"process {queue}", context=_context(ctx.carrier), kind=SpanKind.CONSUMER, attributes=facts,
-            record_exception=False, set_status_on_exception=False,
-        ) as span:  # fmt: skip
+            f"process {queue}",
+            context=_context(ctx.carrier),
+            kind=SpanKind.CONSUMER,
+            attributes=facts,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
             try:
                 return await call_next(ctx)
             except BaseException as error:

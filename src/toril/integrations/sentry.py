@@ -100,8 +100,10 @@ class _Reports:
 
     def _from_words(self, event: JobEvent) -> "tuple[Event, Hint]":
         value = {
-            "type": event.kind or "JobFailed", "value": event.error, "mechanism": {"type": "toril", "handled": False}
-        }  # fmt: skip
+            "type": event.kind or "JobFailed",
+            "value": event.error,
+            "mechanism": {"type": "toril", "handled": False},
+        }
         made: Event = {"level": "error", "exception": {"values": [value]}}
         if event.detail:
             trace = self._app.redaction.text(str(event.detail), "traceback", event.queue, event.job_name)

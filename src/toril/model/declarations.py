@@ -149,9 +149,10 @@ class Declarations:
         """The names of what they do not declare alike."""
         every = [each.declaration for each in self.items]
         return tuple(
-            each.name for each in fields(Declaration) if any(getattr(one, each.name) != getattr(every[0], each.name)
-                                                             for one in every[1:])
-        )  # fmt: skip
+            each.name
+            for each in fields(Declaration)
+            if any(getattr(one, each.name) != getattr(every[0], each.name) for one in every[1:])
+        )
 
     def handled(self, workers: int) -> frozenset[str] | None:
         """The job names that so many workers, which serve the queue, have handlers for; None if that is not known of

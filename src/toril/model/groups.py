@@ -41,9 +41,9 @@ class GroupLimits:
 
     def over(self, other: "GroupLimits") -> "GroupLimits":
         """These, and where they say nothing the other."""
-        return GroupLimits(**{
-            name: getattr(other, name) if getattr(self, name) is None else getattr(self, name) for name in _LIMITS
-        })  # fmt: skip
+        return GroupLimits(
+            **{name: getattr(other, name) if getattr(self, name) is None else getattr(self, name) for name in _LIMITS}
+        )
 
     def dump(self) -> str:
         """As the stores keep it: numbers between commas."""

@@ -93,9 +93,14 @@ class DeadLetters:
         return SearchPage(tuple(map(self._read, found)), found.cursor, found.looked)
 
     async def rows(
-        self, where: DeadLetterFilter | None = None, *, cursor: str | None = None, limit: int = 50,
-        order: SortOrder = "newest", patience: Duration = PATIENCE,
-    ) -> SearchPage[DeadLetterRow]:  # fmt: skip
+        self,
+        where: DeadLetterFilter | None = None,
+        *,
+        cursor: str | None = None,
+        limit: int = 50,
+        order: SortOrder = "newest",
+        patience: Duration = PATIENCE,
+    ) -> SearchPage[DeadLetterRow]:
         """The same as the store has them, in milliseconds: for Toril's own pages and commands."""
         found: list[DeadLetterRow] = []
         looked, until = 0, SYSTEM.monotonic() + milliseconds("patience", patience) / 1000
@@ -224,10 +229,13 @@ class DeadLetters:
     def _read(self, row: DeadLetterRow) -> DeadLetter:
         queue = self._queue_of(row)
         return as_record(
-            DeadLetter, row, data=readable(row.data) if queue is None else queue.handlers.decode(row.name, row.data),
-            metadata=metadata_of(row.metadata), checkpoint=None if row.checkpoint is None else readable(row.checkpoint),
+            DeadLetter,
+            row,
+            data=readable(row.data) if queue is None else queue.handlers.decode(row.name, row.data),
+            metadata=metadata_of(row.metadata),
+            checkpoint=None if row.checkpoint is None else readable(row.checkpoint),
             progress=None if row.progress is None else readable(row.progress),
-        )  # fmt: skip
+        )
 
     def _queue_of(self, letter: DeadLetterRow) -> Queue | None:
         """The queue that it came from, where this app declares it."""

@@ -224,9 +224,11 @@ def _worst_first(findings: Sequence[Finding]) -> list[Finding]:
 def _of_schedule(view: ScheduleRow) -> Fault:
     """It names the run after which nothing came."""
     return Fault(
-        kind=FaultKind.SCHEDULE, queue=view.queue, subject=view.schedule.id,
+        kind=FaultKind.SCHEDULE,
+        queue=view.queue,
+        subject=view.schedule.id,
         place=f"run {run_id(view.schedule.id, view.slot)}",
-    )  # fmt: skip
+    )
 
 
 def _outcome(fault: Fault, mended: dict[Fault, bool], left: set[Fault]) -> RepairOutcome:

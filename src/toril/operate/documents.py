@@ -134,11 +134,14 @@ def of_errors(errors: Sequence[AttemptError], job: Job[Any]) -> list[dict[str, A
     seen, of = job.queue.services.redaction, (job.queue.name, job.name)
     return [
         {
-            "attempt": each.attempt, "at": ms_of(each.at), "error": seen.text(each.error, "error", *of),
-            "error_kind": each.kind, "traceback": seen.text(each.traceback, "traceback", *of),
+            "attempt": each.attempt,
+            "at": ms_of(each.at),
+            "error": seen.text(each.error, "error", *of),
+            "error_kind": each.kind,
+            "traceback": seen.text(each.traceback, "traceback", *of),
         }
         for each in errors
-    ]  # fmt: skip
+    ]
 
 
 def of_children(tree: FlowTree) -> dict[str, Any]:
@@ -385,11 +388,15 @@ def of_failures(found: Failures) -> dict[str, Any]:
     """Failures by their error; `looked` of `of` were looked at, the last."""
     items = [
         {
-            "kind": each.kind, "error": each.error, "count": each.count, "first_at": ms_of(each.first_at),
-            "last_at": ms_of(each.last_at), "example": each.example,
+            "kind": each.kind,
+            "error": each.error,
+            "count": each.count,
+            "first_at": ms_of(each.first_at),
+            "last_at": ms_of(each.last_at),
+            "example": each.example,
         }
         for each in found.groups
-    ]  # fmt: skip
+    ]
     return {"items": items, "looked": found.looked, "of": found.of}
 
 

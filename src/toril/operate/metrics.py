@@ -105,14 +105,27 @@ async def metrics(store: Store, queue: str, given: str) -> QueueMetrics:
     cancelled = [(at, each.cancelled) for (at, _), each in zip(completed, slices, strict=True)]
     good, bad = _total(completed), _total(failed)
     return QueueMetrics(
-        queue=queue, range=given, start=moment(start), step=step * 60.0, counts=figures.counts,
-        workers=_serving(found.workers, queue), completed=good, failed=bad, cancelled=whole.cancelled,
+        queue=queue,
+        range=given,
+        start=moment(start),
+        step=step * 60.0,
+        counts=figures.counts,
+        workers=_serving(found.workers, queue),
+        completed=good,
+        failed=bad,
+        cancelled=whole.cancelled,
         failure_rate=failure_rate(good, bad),
         series=(_series("Completed", completed), _series("Failed", failed), _series("Cancelled", cancelled)),
-        wait=spread(whole.waits), run=spread(whole.runs), waits=tuple(spread(each.waits) for each in slices),
-        runs=tuple(spread(each.runs) for each in slices), failures=whole.failures, other_failures=whole.other_failures,
-        retries=whole.retries, stalls=whole.stalls, lost_leases=whole.lost,
-    )  # fmt: skip
+        wait=spread(whole.waits),
+        run=spread(whole.runs),
+        waits=tuple(spread(each.waits) for each in slices),
+        runs=tuple(spread(each.runs) for each in slices),
+        failures=whole.failures,
+        other_failures=whole.other_failures,
+        retries=whole.retries,
+        stalls=whole.stalls,
+        lost_leases=whole.lost,
+    )
 
 
 async def overview(store: Store, queues: Sequence[str], targets: Mapping[str, float]) -> Overview:
@@ -133,14 +146,22 @@ def _hour(found: Snapshot, figures: QueueSnapshot, target: float) -> QueueOvervi
     ended = sum(minutes.completed[-_PACE - 1 :]) + sum(minutes.failed[-_PACE - 1 :])
     pace = _PACE + found.now % 60_000 / 60_000
     return QueueOverview(
-        queue=figures.name, counts=figures.counts, workers=_serving(found.workers, figures.name),
-        completed=minutes.completed, failed=minutes.failed, cancelled=hour.cancelled,
-        failure_rate=failure_rate(sum(minutes.completed), sum(minutes.failed)), rate=ended / pace,
+        queue=figures.name,
+        counts=figures.counts,
+        workers=_serving(found.workers, figures.name),
+        completed=minutes.completed,
+        failed=minutes.failed,
+        cancelled=hour.cancelled,
+        failure_rate=failure_rate(sum(minutes.completed), sum(minutes.failed)),
+        rate=ended / pace,
         wait_p95=spread(merged(each.waits for each in recent)).p95,
         run_p95=spread(merged(each.runs for each in recent)).p95,
         oldest=None if figures.oldest is None else max(0, found.now - figures.oldest) / 1000,
-        retries=hour.retries, stalls=hour.stalls, lost_leases=hour.lost, target_wait=target,
-    )  # fmt: skip
+        retries=hour.retries,
+        stalls=hour.stalls,
+        lost_leases=hour.lost,
+        target_wait=target,
+    )
 
 
 def _serving(workers: Iterable[WorkerRow], queue: str) -> int:

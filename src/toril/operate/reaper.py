@@ -45,10 +45,18 @@ class Election:
     renewed at a third of its lease and tried for at a sixth, unless other intervals are given."""
 
     def __init__(
-        self, engine: Engine, clock: Clock, owner: str, told: Callable[[bool], None], *, role: str = REAPER,
-        lease: float = LEASE, renew: float | None = None, interval: float | None = None,
+        self,
+        engine: Engine,
+        clock: Clock,
+        owner: str,
+        told: Callable[[bool], None],
+        *,
+        role: str = REAPER,
+        lease: float = LEASE,
+        renew: float | None = None,
+        interval: float | None = None,
         failed: Callable[[TorilError], None] = lambda _: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._engine = engine
         self._clock = clock
         self._owner = owner
@@ -112,11 +120,22 @@ class Reaper:
     without the lead too: whoever has it may be dead."""
 
     def __init__(
-        self, store: Store, clock: Clock, events: Events, name: str, *, queues: Sequence[str] | None = None,
-        elected: bool = True, lease: float = LEASE, renew: float | None = None,
-        election_interval: float | None = None, stall_interval: float = _STALL_INTERVAL, unled: float = 0.0,
-        heal: float = _HEAL, recovered: Callable[[str, Recovered, float], None] = lambda *_: None,
-    ) -> None:  # fmt: skip
+        self,
+        store: Store,
+        clock: Clock,
+        events: Events,
+        name: str,
+        *,
+        queues: Sequence[str] | None = None,
+        elected: bool = True,
+        lease: float = LEASE,
+        renew: float | None = None,
+        election_interval: float | None = None,
+        stall_interval: float = _STALL_INTERVAL,
+        unled: float = 0.0,
+        heal: float = _HEAL,
+        recovered: Callable[[str, Recovered, float], None] = lambda *_: None,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._events = events
@@ -133,9 +152,15 @@ class Reaper:
         self._election = None
         if elected:
             self._election = Election(
-                store, clock, f"{name}/{clock.unique()[:8]}", self._lead_changed, lease=lease, renew=renew,
-                interval=election_interval, failed=self._failed,
-            )  # fmt: skip
+                store,
+                clock,
+                f"{name}/{clock.unique()[:8]}",
+                self._lead_changed,
+                lease=lease,
+                renew=renew,
+                interval=election_interval,
+                failed=self._failed,
+            )
         else:
             self._led.set()
 

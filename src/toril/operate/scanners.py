@@ -75,17 +75,26 @@ class Scanners:
         self._declared: dict[str, Scanner] = {}
 
     def declare(
-        self, name: str, queue: Queue, *, every: Duration, find: Callable[[datetime], Any],
-        reset: Callable[[Any], Any], threshold: Duration, limit: int,
-    ) -> Scanner:  # fmt: skip
+        self,
+        name: str,
+        queue: Queue,
+        *,
+        every: Duration,
+        find: Callable[[datetime], Any],
+        reset: Callable[[Any], Any],
+        threshold: Duration,
+        limit: int,
+    ) -> Scanner:
         """See `App.scanner`."""
         if check_label("a scanner's name", name) in self._declared:
             raise UsageError(f"scanner {name!r} is declared already; names are unique")
         made = Scanner(
-            name=name, find=function("find", find), reset=function("reset", reset),
+            name=name,
+            find=function("find", find),
+            reset=function("reset", reset),
             threshold=milliseconds("threshold", threshold) / 1000,
             limit=check_int("limit", limit, 1, 1_000_000),
-        )  # fmt: skip
+        )
 
         async def run(ctx: Any) -> Result:
             return await self._scan(made, dry=bool((ctx.data or {}).get("dry_run")), go_on=ctx.raise_if_cancelled)

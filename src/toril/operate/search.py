@@ -93,9 +93,14 @@ class JobSearch:
         return self._queue.services.store
 
     async def search(
-        self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None, limit: int = 50,
+        self,
+        state: StateName | State,
+        where: JobFilter = JobFilter(),
+        *,
+        cursor: str | None = None,
+        limit: int = 50,
         patience: Duration = PATIENCE,
-    ) -> "SearchPage[Job[Any]]":  # fmt: skip
+    ) -> "SearchPage[Job[Any]]":
         """See `Queue.search`."""
         wanted, limit = as_state(state), min(check_int("limit", limit, 1, 2**53), LOOKED)
 
@@ -115,9 +120,13 @@ class JobSearch:
         return SearchPage(tuple(map(self._queue.job_of, found.items)), found.cursor, found.looked)
 
     async def count(
-        self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None,
+        self,
+        state: StateName | State,
+        where: JobFilter = JobFilter(),
+        *,
+        cursor: str | None = None,
         patience: Duration = PATIENCE,
-    ) -> MatchCount:  # fmt: skip
+    ) -> MatchCount:
         """See `Queue.count`."""
         asked_at = moment((await self._store.health()).now)
         if where.everything:
@@ -138,9 +147,14 @@ class JobSearch:
         return Failures(groups=grouped(failed), looked=found.looked, of=max(total, found.looked))
 
     async def run_rows(
-        self, status: EndingName | RunStatus, cursor: str | None = None, limit: int = 20,
-        subject: str | None = None, *, where: JobFilter = JobFilter(),
-    ) -> SearchPage[RunRow]:  # fmt: skip
+        self,
+        status: EndingName | RunStatus,
+        cursor: str | None = None,
+        limit: int = 20,
+        subject: str | None = None,
+        *,
+        where: JobFilter = JobFilter(),
+    ) -> SearchPage[RunRow]:
         """What `Queue.runs` answers as the store has it, in milliseconds."""
         if status not in tuple(RunStatus):
             raise InvalidOption(f"status must be 'completed', 'failed' or 'cancelled', not {preview(status)}")
@@ -186,18 +200,31 @@ class JobSearch:
         ended = row.finished_at if row.state in FINISHED else row.added_at
         data, error = self._data(row.name, row.data), self.error_of(row)
         return Searchable(
-            id=row.id, name=row.name, error=error, data=data, moment=ended, worker=row.worker, ending=row.ending,
-            group=row.group, subject=row.subject,
-        )  # fmt: skip
+            id=row.id,
+            name=row.name,
+            error=error,
+            data=data,
+            moment=ended,
+            worker=row.worker,
+            ending=row.ending,
+            group=row.group,
+            subject=row.subject,
+        )
 
     def seen_run(self, run: RunRow, data: Any = None) -> Searchable:
         """What a filter looks at of a run record; it has no payload of its own."""
         error = "" if run.ending is RunStatus.COMPLETED else run.text
         told = redacted(self._redaction.text(error, "error", self._name, run.name) or "")
         return Searchable(
-            id=run.id, name=run.name, error=told, data=data, moment=run.finished_at, worker=run.worker,
-            ending=run.ending, subject=run.subject,
-        )  # fmt: skip
+            id=run.id,
+            name=run.name,
+            error=told,
+            data=data,
+            moment=run.finished_at,
+            worker=run.worker,
+            ending=run.ending,
+            subject=run.subject,
+        )
 
     def error_of(self, row: JobRow) -> str:
         """Why a job failed, as it may be shown."""

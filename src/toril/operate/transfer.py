@@ -78,9 +78,14 @@ class Transfer:
     """Moves everything from one open store to another. Two of them do no harm, and no good."""
 
     def __init__(
-        self, source: Store, target: Store, clock: Clock, *, load: int = LOAD,
+        self,
+        source: Store,
+        target: Store,
+        clock: Clock,
+        *,
+        load: int = LOAD,
         tell: Callable[[TransferProgress], None] = lambda _: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._source = source
         self._target = target
         self._clock = clock

@@ -103,9 +103,13 @@ async def _remembered(queue: "Queue", job_id: str) -> Explanation:
 
 
 def why(
-    record: JobRow, queue: QueueSummary, standing: JobBlockers, workers: Sequence[WorkerRow],
-    circuit: CircuitRow | None = None, declared: Declarations = Declarations(),
-) -> Explanation:  # fmt: skip
+    record: JobRow,
+    queue: QueueSummary,
+    standing: JobBlockers,
+    workers: Sequence[WorkerRow],
+    circuit: CircuitRow | None = None,
+    declared: Declarations = Declarations(),
+) -> Explanation:
     """Why this job is where it is. `circuit` is the one that it hangs on, `declared` what the workers have said."""
     known = declared.handled(len(workers))
     match record.state:
@@ -139,8 +143,10 @@ def failed(record: JobRow) -> Explanation:
     """A job that has failed, and is kept in its queue or is a dead letter."""
     failure = record.failure or Failure("no reason is known")
     facts = {
-        "finished_at": moment(record.finished_at), "error": failure.reason, "attempts_made": record.attempts_made,
-    }  # fmt: skip
+        "finished_at": moment(record.finished_at),
+        "error": failure.reason,
+        "attempts_made": record.attempts_made,
+    }
     reason, what = ("cancelled", "was cancelled") if record.ending is RunStatus.CANCELLED else ("failed", "failed")
     if record.dead_letter is None:
         return Explanation(reason, f"It {what} {_at(record.finished_at)}: {failure.reason}", facts)

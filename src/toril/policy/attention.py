@@ -165,16 +165,30 @@ def importance_of(need: Need) -> Importance:
 
 
 def needs(
-    queues: Sequence[QueueFacts], *, now: int, usual: Mapping[str, float | None], circuits: Sequence[CircuitRow] = (),
-    findings: Sequence[Finding] = (), letters: int = 0,
-) -> list[Need]:  # fmt: skip
+    queues: Sequence[QueueFacts],
+    *,
+    now: int,
+    usual: Mapping[str, float | None],
+    circuits: Sequence[CircuitRow] = (),
+    findings: Sequence[Finding] = (),
+    letters: int = 0,
+) -> list[Need]:
     """All that needs attention at `now` (ms): the critical first, of these by kind, then the oldest. `usual` has the
     failure rate of the week for each of `suspects(queues)`; `letters` are the dead letters of the last hour."""
     found: list[Need] = [CircuitOpen(each.key, each.since, each.till) for each in circuits if _is_open(each)]
     found += [StoreUnwell(None, finding) for finding in findings if finding.severity is not Severity.NOTICE]
     for queue in queues:
-        found += [need for need in (_unserved(queue, now), _failing(queue, now, usual), _slow(queue, now),
-                                    _stalling(queue), _paused(queue, now)) if need is not None]  # fmt: skip
+        found += [
+            need
+            for need in (
+                _unserved(queue, now),
+                _failing(queue, now, usual),
+                _slow(queue, now),
+                _stalling(queue),
+                _paused(queue, now),
+            )
+            if need is not None
+        ]
     if letters >= _LETTERS:
         found.append(ManyDeadLetters(None, letters))
     return sorted(found, key=lambda need: (importance_of(need), _ORDER.index(type(need)), need.since or now))

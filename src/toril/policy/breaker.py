@@ -53,10 +53,13 @@ class Breaker:
 
     def terms(self) -> CircuitTerms:
         return CircuitTerms(
-            failures=self.failures, window=milliseconds("a breaker's window", self.window),
-            pause=milliseconds("a breaker's pause", self.pause), probes=self.probes, rate=self.rate,
+            failures=self.failures,
+            window=milliseconds("a breaker's window", self.window),
+            pause=milliseconds("a breaker's pause", self.pause),
+            probes=self.probes,
+            rate=self.rate,
             minimum=self.minimum,
-        )  # fmt: skip
+        )
 
     def key_for(self, queue: str, name: str, data: Any, own: str | None = None) -> str:
         """The circuit on which a job of this payload hangs, unless its producer has named one."""
@@ -183,9 +186,12 @@ def load(key: str, text: str | None) -> CircuitRow:
         return CircuitRow(key=key)
     state, till, since, slots, probes, passed, (failures, window, pause, most, rate, minimum) = json.loads(text)
     return CircuitRow(
-        key=key, state=CircuitState(state), till=till, since=since, slots=tuple(map(tuple, slots)),
-        probes=tuple(map(tuple, probes)), passed=passed,
-        terms=CircuitTerms(
-            failures=failures, window=window, pause=pause, probes=most, rate=rate, minimum=minimum
-        ),
-    )  # fmt: skip
+        key=key,
+        state=CircuitState(state),
+        till=till,
+        since=since,
+        slots=tuple(map(tuple, slots)),
+        probes=tuple(map(tuple, probes)),
+        passed=passed,
+        terms=CircuitTerms(failures=failures, window=window, pause=pause, probes=most, rate=rate, minimum=minimum),
+    )

@@ -54,10 +54,13 @@ def finding_of(fault: Fault) -> Finding:
     text = sentence.format(subject=subject, place=fault.place)
     where = f"queue {fault.queue!r}: " if fault.queue else ""
     return Finding(
-        code=fault.kind.value, severity=severity, summary=where + text, where=fault.place,
+        code=fault.kind.value,
+        severity=severity,
+        summary=where + text,
+        where=fault.place,
         fix=_FIXES.get(fault.kind, _REPAIR),
         fault=fault if repairable else None,
-    )  # fmt: skip
+    )
 
 
 def judged(facts: Checkup, *, counted: bool = True) -> list[Finding]:
@@ -74,20 +77,26 @@ def _memory(facts: ServerFacts) -> Iterator[Finding]:
     policy = facts.policy
     if policy is not None and policy != "noeviction":
         yield _error(
-            "eviction", facts.place, f"the server throws keys away when it is full (maxmemory-policy {policy}), and "
-            "jobs with them", "redis-cli CONFIG SET maxmemory-policy noeviction",
-        )  # fmt: skip
+            "eviction",
+            facts.place,
+            f"the server throws keys away when it is full (maxmemory-policy {policy}), and jobs with them",
+            "redis-cli CONFIG SET maxmemory-policy noeviction",
+        )
     if facts.evicted:
         yield _error(
-            "evicted", facts.place, f"the server has thrown {facts.evicted} keys away since it was started",
+            "evicted",
+            facts.place,
+            f"the server has thrown {facts.evicted} keys away since it was started",
             "redis-cli CONFIG SET maxmemory-policy noeviction",
-        )  # fmt: skip
+        )
     most = facts.maxmemory or facts.total
     if most and facts.used > _FULL * most:
         yield _error(
-            "memory", facts.place, f"{facts.used} of {most} bytes are used; when it is full, adds are refused",
+            "memory",
+            facts.place,
+            f"{facts.used} of {most} bytes are used; when it is full, adds are refused",
             "redis-cli CONFIG SET maxmemory BYTES, or remove jobs: toril clean QUEUE",
-        )  # fmt: skip
+        )
 
 
 def _persistence(facts: ServerFacts) -> Iterator[Finding]:
@@ -96,9 +105,11 @@ def _persistence(facts: ServerFacts) -> Iterator[Finding]:
         yield _notice("persistence", facts.place, "the server does not say whether it keeps its data", "see INFO")
     elif not facts.log and facts.snapshots is None:
         yield _notice(
-            "persistence", facts.place, "there is no append-only file, and the server does not say whether it takes "
-            "snapshots", "redis-cli CONFIG GET save, as a user who may",
-        )  # fmt: skip
+            "persistence",
+            facts.place,
+            "there is no append-only file, and the server does not say whether it takes snapshots",
+            "redis-cli CONFIG GET save, as a user who may",
+        )
     elif not facts.log and not facts.snapshots:
         yield _error(
             "persistence", facts.place, "nothing is written to disk: a restart of the server loses all jobs", fix
@@ -124,9 +135,11 @@ def _replication(facts: ServerFacts) -> Iterator[Finding]:
             yield _error("link", facts.place, "its link to the primary is down", "redis-cli INFO replication")
     if facts.replicas_behind:
         yield _warning(
-            "behind", facts.place, f"{facts.replicas_behind} of {facts.replicas} replicas do not follow",
+            "behind",
+            facts.place,
+            f"{facts.replicas_behind} of {facts.replicas} replicas do not follow",
             "redis-cli INFO replication",
-        )  # fmt: skip
+        )
 
 
 def _manners(facts: ServerFacts) -> Iterator[Finding]:
@@ -135,24 +148,30 @@ def _manners(facts: ServerFacts) -> Iterator[Finding]:
         yield _error("version", facts.place, f"the server is {facts.version}; 6.2 or newer is needed", "upgrade it")
     if facts.pings and min(facts.pings) > _SLOW:
         yield _warning(
-            "latency", facts.place, f"the fastest of {len(facts.pings)} pings took {min(facts.pings):.1f} ms",
+            "latency",
+            facts.place,
+            f"the fastest of {len(facts.pings)} pings took {min(facts.pings):.1f} ms",
             "redis-cli --latency, redis-cli SLOWLOG GET",
-        )  # fmt: skip
+        )
     if abs(facts.skew) > _SKEWED:
         way = "ahead of" if facts.skew > 0 else "behind"
         yield _warning(
-            "clock", facts.place, f"the server's clock is {abs(facts.skew) / 1000:.1f} s {way} this machine's",
+            "clock",
+            facts.place,
+            f"the server's clock is {abs(facts.skew) / 1000:.1f} s {way} this machine's",
             "let a time daemon set both clocks",
-        )  # fmt: skip
+        )
     for reason in facts.refused:
         yield _error(
             "scripts", facts.place, f"the server does not take our scripts: {reason}", "allow EVAL and EVALSHA"
         )
     if facts.scripts > _SCRIPTS:
         yield _warning(
-            "script_cache", facts.place, f"the server keeps {facts.scripts} scripts: some program makes ever new ones",
+            "script_cache",
+            facts.place,
+            f"the server keeps {facts.scripts} scripts: some program makes ever new ones",
             "redis-cli SCRIPT FLUSH ASYNC, which is safe beside workers",
-        )  # fmt: skip
+        )
 
 
 def _file(facts: FileFacts, *, counted: bool) -> Iterator[Finding]:
@@ -160,9 +179,11 @@ def _file(facts: FileFacts, *, counted: bool) -> Iterator[Finding]:
     if facts.damage is None:
         uncounted = "" if counted else ", nor were its jobs counted"
         yield _notice(
-            "unread", place, f"the file was not read through for damage{uncounted}: that takes the longer the larger "
-            "it is", "toril doctor, or app.doctor() of a store in memory",
-        )  # fmt: skip
+            "unread",
+            place,
+            f"the file was not read through for damage{uncounted}: that takes the longer the larger it is",
+            "toril doctor, or app.doctor() of a store in memory",
+        )
     for each in facts.damage or ():
         yield _error("damage", place, f"the file is damaged: {each}", f"sqlite3 {place} .recover, into a new file")
     if facts.journal not in {"wal", "memory"}:
@@ -171,28 +192,36 @@ def _file(facts: FileFacts, *, counted: bool) -> Iterator[Finding]:
         )
     if facts.synchronous != "full" and facts.journal != "memory":
         yield _notice(
-            "synchronous", place, f"synchronous={facts.synchronous}: a power cut may lose the last moments",
+            "synchronous",
+            place,
+            f"synchronous={facts.synchronous}: a power cut may lose the last moments",
             "leave ?synchronous= out of the URL",
-        )  # fmt: skip
+        )
     if facts.log > _LOG:
         yield _warning(
-            "log", place, f"its log has grown to {facts.log} bytes: someone has been reading for very long",
+            "log",
+            place,
+            f"its log has grown to {facts.log} bytes: someone has been reading for very long",
             "end that reader; the log is written back when nobody reads",
-        )  # fmt: skip
+        )
     if facts.free is not None and facts.free < _ROOM:
         yield _error("disk", place, f"its disk has {facts.free} bytes left", "make room on the disk")
     if facts.mode is not None and facts.mode & 0o002:
         yield _warning("permissions", place, f"everyone may write it (mode {facts.mode:04o})", f"chmod o-rwx {place}*")
     elif facts.mode is not None and facts.mode & 0o004:
         yield _notice(
-            "permissions", place, f"everyone on the machine may read it, payloads included (mode {facts.mode:04o})",
+            "permissions",
+            place,
+            f"everyone on the machine may read it, payloads included (mode {facts.mode:04o})",
             f"chmod o-rwx {place}*",
-        )  # fmt: skip
+        )
     if facts.network:
         yield _error(
-            "network", place, f"it lies on {facts.filesystem}, where SQLite's locks are not safe",
+            "network",
+            place,
+            f"it lies on {facts.filesystem}, where SQLite's locks are not safe",
             "move it to a local disk, or use Redis",
-        )  # fmt: skip
+        )
 
 
 def _error(code: str, where: str, summary: str, fix: str) -> Finding:

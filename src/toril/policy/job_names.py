@@ -73,11 +73,15 @@ def _of(name: str, runs: Sequence[RunRow], minutes: float) -> JobName:
     times = sorted(run.finished_at - run.started_at for run in runs if run.started_at is not None)
     ended = Counter(run.ending for run in runs)
     return JobName(
-        name=name, completed=ended[RunStatus.COMPLETED], failed=ended[RunStatus.FAILED],
+        name=name,
+        completed=ended[RunStatus.COMPLETED],
+        failed=ended[RunStatus.FAILED],
         cancelled=ended[RunStatus.CANCELLED],
-        rate=len(runs) / minutes, p50=_nearest(times, 50), p95=_nearest(times, 95),
+        rate=len(runs) / minutes,
+        p50=_nearest(times, 50),
+        p95=_nearest(times, 95),
         last_at=max(run.finished_at for run in runs),
-    )  # fmt: skip
+    )
 
 
 def _nearest(times: Sequence[int], percent: int) -> int | None:

@@ -178,9 +178,13 @@ def totals_of(counted: Mapping[str, int]) -> MetricTotals:
     return MetricTotals(
         waits={int(bucket): count for bucket, count in found["w"].items()},
         runs={int(bucket): count for bucket, count in found["r"].items()},
-        failures=found["n"], other_failures=counted.get(OTHERS, 0), cancelled=counted.get(CANCELLED, 0),
-        retries=counted.get(RETRIES, 0), stalls=counted.get(STALLS, 0), lost=counted.get(LOST, 0),
-    )  # fmt: skip
+        failures=found["n"],
+        other_failures=counted.get(OTHERS, 0),
+        cancelled=counted.get(CANCELLED, 0),
+        retries=counted.get(RETRIES, 0),
+        stalls=counted.get(STALLS, 0),
+        lost=counted.get(LOST, 0),
+    )
 
 
 def sliced(sum_so_far: Counted, more: Mapping[str, int], names: int = NAMES) -> Counted:
@@ -202,12 +206,15 @@ def sum_of(totals: Iterable[MetricTotals]) -> MetricTotals:
     given = list(totals)
     failures, others = _most(each.failures for each in given)
     return MetricTotals(
-        waits=merged(each.waits for each in given), runs=merged(each.runs for each in given), failures=failures,
+        waits=merged(each.waits for each in given),
+        runs=merged(each.runs for each in given),
+        failures=failures,
         other_failures=others + sum(each.other_failures for each in given),
         cancelled=sum(each.cancelled for each in given),
-        retries=sum(each.retries for each in given), stalls=sum(each.stalls for each in given),
+        retries=sum(each.retries for each in given),
+        stalls=sum(each.stalls for each in given),
         lost=sum(each.lost for each in given),
-    )  # fmt: skip
+    )
 
 
 def _most(failures: Iterable[Mapping[str, int]]) -> tuple[dict[str, int], int]:

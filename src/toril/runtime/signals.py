@@ -31,9 +31,13 @@ class StopSignals:
     code 1. `supervisor` says what a supervisor has asked for so far; without one the process counts signals itself."""
 
     def __init__(
-        self, grace: float, stop: Callable[[Urgency], None], last: Callable[[], None] | None = None, *,
+        self,
+        grace: float,
+        stop: Callable[[Urgency], None],
+        last: Callable[[], None] | None = None,
+        *,
         supervisor: Callable[[], int] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._grace = grace
         self._stop = stop
         self._last = last  # called in this thread before the process is ended by force

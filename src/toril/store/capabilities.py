@@ -150,9 +150,15 @@ class FlowStore(Protocol):
     same step, and the last one lets it go on; so a parent neither runs early nor is forgotten."""
 
     async def add(
-        self, nodes: Sequence[FlowNode], *, held: Sequence[JobRef] = (), hold_for: int = BUILDING,
-        closed: Sequence[JobRef] = (), call: Call | None = None, now: int | None = None,
-    ) -> list[Added]:  # fmt: skip
+        self,
+        nodes: Sequence[FlowNode],
+        *,
+        held: Sequence[JobRef] = (),
+        hold_for: int = BUILDING,
+        closed: Sequence[JobRef] = (),
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> list[Added]:
         """Store up to 1,000 jobs, all or none. A flow whose first job's id is taken is left out as a whole; a child
         whose id is taken becomes this parent's, unless it is another's or has children. `held` are parents of which
         more children follow, in calls of their own: they are held back until one says that they are `closed`; if none

@@ -290,9 +290,15 @@ class ScheduleStore(Protocol):
         current run's time; None: there is no such schedule."""
 
     async def advance(
-        self, queue: str, schedule: str, *, since: int, to: int | None, started: str | None = None,
+        self,
+        queue: str,
+        schedule: str,
+        *,
+        since: int,
+        to: int | None,
+        started: str | None = None,
         now: int | None = None,
-    ) -> Moved:  # fmt: skip
+    ) -> Moved:
         """From the run at `since` go on to the one at `to`; None: there will be no more. `started` names the job that
         now runs."""
 
@@ -359,9 +365,13 @@ _SECRET = re.compile(r"([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*", re.IG
 
 
 def connect(
-    url: str, *, clock: Clock = SYSTEM, prefix: str = "bull", durability: Durability | None = None,
+    url: str,
+    *,
+    clock: Clock = SYSTEM,
+    prefix: str = "bull",
+    durability: Durability | None = None,
     dead_letter_queue: str | None = None,
-) -> Store:  # fmt: skip
+) -> Store:
     """The engine for this URL, not yet opened. Only the modules that it needs are imported. `prefix` is what the keys
     of an app begin with, in stores that several apps share; `durability` what an add waits for, beyond the store;
     `dead_letter_queue` where other libraries see the dead letters."""

@@ -60,11 +60,20 @@ async def _last_heartbeat(child: ChildProcess, store: Store) -> WorkerRow | None
 
 def _heartbeat(view: WorkerRow, silent: float, answered: dict[str, str]) -> Heartbeat:
     return Heartbeat(
-        worker=view.id, queues=view.queues, slots=view.slots, running=view.running, host=view.host, pid=view.pid,
-        version=view.version, started_at=view.started_at, heard=tuple(map(StackRequest, answered)),
-        lag=round(silent * 1000), queue_slots=view.queue_slots, stacks=answered,
+        worker=view.id,
+        queues=view.queues,
+        slots=view.slots,
+        running=view.running,
+        host=view.host,
+        pid=view.pid,
+        version=view.version,
+        started_at=view.started_at,
+        heard=tuple(map(StackRequest, answered)),
+        lag=round(silent * 1000),
+        queue_slots=view.queue_slots,
+        stacks=answered,
         silent=round(silent * 1000),
-    )  # fmt: skip
+    )
 
 
 async def _stacks(child: ChildProcess, silent: float, clock: Clock) -> str:

@@ -276,10 +276,13 @@ class Supervisor:
         once, and need not find out; for the others spare processes are started, as many as there may be."""
         first = self.plan.processes
         idle = [
-            child for number, child in self.children.items()
-            if child.ready and not (child.draining or child.stopping or child.quiet) and not child.held()
+            child
+            for number, child in self.children.items()
+            if child.ready
+            and not (child.draining or child.stopping or child.quiet)
+            and not child.held()
             and (number >= first or first > 1)
-        ]  # fmt: skip
+        ]
         for child in idle:
             child.say(look=True)
         in_memory = self._keeper is None

@@ -111,10 +111,18 @@ class SyncTestContext(SyncJobContext[T]):
 
 
 def context(
-    data: T, *, job_id: str = "1", job_name: str = "job", queue: str = "test", attempt: int = 1, attempts: int = 5,
-    metadata: Mapping[str, Any] | None = None, checkpoint: Any = None, state: Any = None,
+    data: T,
+    *,
+    job_id: str = "1",
+    job_name: str = "job",
+    queue: str = "test",
+    attempt: int = 1,
+    attempts: int = 5,
+    metadata: Mapping[str, Any] | None = None,
+    checkpoint: Any = None,
+    state: Any = None,
     children: Mapping[str, Any] | None = None,
-) -> TestContext[T]:  # fmt: skip
+) -> TestContext[T]:
     """A context with no store behind it. What the handler reports is in its `recorded`."""
     recorded = Recorded()
     recorded.children_given = children or {}
@@ -125,10 +133,18 @@ def context(
 
 
 def sync_context(
-    data: T, *, job_id: str = "1", job_name: str = "job", queue: str = "test", attempt: int = 1, attempts: int = 5,
-    metadata: Mapping[str, Any] | None = None, checkpoint: Any = None, state: Any = None,
+    data: T,
+    *,
+    job_id: str = "1",
+    job_name: str = "job",
+    queue: str = "test",
+    attempt: int = 1,
+    attempts: int = 5,
+    metadata: Mapping[str, Any] | None = None,
+    checkpoint: Any = None,
+    state: Any = None,
     children: Mapping[str, Any] | None = None,
-) -> SyncTestContext[T]:  # fmt: skip
+) -> SyncTestContext[T]:
     """The same for plain `def` handlers."""
     recorded = Recorded()
     recorded.children_given = children or {}
@@ -142,9 +158,22 @@ def _claimed(
     job_id: str, name: str, queue: str, attempt: int, attempts: int, metadata: Mapping[str, Any] | None, checkpoint: Any
 ) -> Claimed:
     return Claimed(
-        Lease(queue, job_id, "test"), name, "null", attempt, attempt, attempts, attempt - 1, 0, 0, 0, 0, None, None,
-        None if metadata is None else encode(dict(metadata)), None if checkpoint is None else encode(checkpoint),
-    )  # fmt: skip
+        Lease(queue, job_id, "test"),
+        name,
+        "null",
+        attempt,
+        attempt,
+        attempts,
+        attempt - 1,
+        0,
+        0,
+        0,
+        0,
+        None,
+        None,
+        None if metadata is None else encode(dict(metadata)),
+        None if checkpoint is None else encode(checkpoint),
+    )
 
 
 def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -47,9 +47,13 @@ class AddedJob:
     def of(cls, queue: str, job: NewJob, identity: str, now: int) -> "AddedJob":
         due = now + job.delay if job.due is None else job.due
         return cls(
-            queue=queue, name=job.name, id=identity, data=readable(job.data), delay=max(0, due - now) / 1000,
+            queue=queue,
+            name=job.name,
+            id=identity,
+            data=readable(job.data),
+            delay=max(0, due - now) / 1000,
             options={name: _option(name, getattr(job, name)) for name in OPTIONS},
-        )  # fmt: skip
+        )
 
     def __str__(self) -> str:
         later = f", delayed by {self.delay:g} s" if self.delay else ""
@@ -262,9 +266,15 @@ class Memory:
     # what was added
 
     def assert_added(
-        self, job: Callable[..., Any] | Task[Any, Any] | str | None = None, data: Any = _ANY, *,
-        queue: str | None = None, delay: Duration | None = None, times: int | None = None, **options: Any,
-    ) -> list[AddedJob]:  # fmt: skip
+        self,
+        job: Callable[..., Any] | Task[Any, Any] | str | None = None,
+        data: Any = _ANY,
+        *,
+        queue: str | None = None,
+        delay: Duration | None = None,
+        times: int | None = None,
+        **options: Any,
+    ) -> list[AddedJob]:
         """The jobs that were added by this handler, task or name; `AssertionError` if there is none, or there are not
         as many as `times`. Of `data` only the fields given are compared. Further options are those of the stored job,
         such as `priority=` or `attempts=`."""
@@ -278,9 +288,13 @@ class Memory:
             if options.get(name) is not None:
                 options[name] = milliseconds(name, options[name]) / 1000
         wanted = Wanted(
-            name=self._name(job), queue=queue, data=None if data is _ANY else to_jsonable_python(data),
-            any_data=data is _ANY, delay=late, options=options,
-        )  # fmt: skip
+            name=self._name(job),
+            queue=queue,
+            data=None if data is _ANY else to_jsonable_python(data),
+            any_data=data is _ANY,
+            delay=late,
+            options=options,
+        )
         return found(wanted, self.added, times)
 
     def assert_not_added(

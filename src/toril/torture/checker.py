@@ -132,14 +132,19 @@ async def check(
     }
     figures = story.figures() | {promise: len(found) for promise, found in offenders.items()}
     figures |= {
-        "power cuts": cut_off["cuts"], "lost to power cuts": cut_off["lost"],
+        "power cuts": cut_off["cuts"],
+        "lost to power cuts": cut_off["lost"],
         "acknowledged at power cuts": cut_off["acknowledged"],
         "faults": sum(injected.values()),
-    }  # fmt: skip
+    }
     return TortureReport(
-        seed=setting.seed, url=redacted(setting.url), figures=figures, injected=dict(sorted(injected.items())),
-        recovery=story.recovery(), offenders={name: found[:_NAMED] for name, found in offenders.items() if found},
-    )  # fmt: skip
+        seed=setting.seed,
+        url=redacted(setting.url),
+        figures=figures,
+        injected=dict(sorted(injected.items())),
+        recovery=story.recovery(),
+        offenders={name: found[:_NAMED] for name, found in offenders.items() if found},
+    )
 
 
 class _Story:

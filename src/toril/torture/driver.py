@@ -82,9 +82,16 @@ class _Run:
     async def run(self) -> TortureReport:
         url = await self._store()
         self._setting = RunSettings(
-            url=url, tag=self._run.tag, seed=self._run.seed, jobs=self._run.jobs, seconds=self._run.seconds,
-            lease=self._run.lease, folder=str(self._run.folder), name="driver", producers=2,
-        )  # fmt: skip
+            url=url,
+            tag=self._run.tag,
+            seed=self._run.seed,
+            jobs=self._run.jobs,
+            seconds=self._run.seconds,
+            lease=self._run.lease,
+            folder=str(self._run.folder),
+            name="driver",
+            producers=2,
+        )
         app = App(url, prefix=self._setting.prefix)
         await self._stack.enter_async_context(app)
         if url == self._run.url:  # what is ours alone goes with its folder
@@ -99,9 +106,11 @@ class _Run:
         forced = [each for member in self._workers for each in member.forced]
         report = await check(app, self._setting, injected=self._injected, cut_off=self._cut_off, forced=forced)
         return replace(
-            report, seconds=round(SYSTEM.monotonic() - began, 1), drained=drained,
+            report,
+            seconds=round(SYSTEM.monotonic() - began, 1),
+            drained=drained,
             plan=tuple(fault.document() for fault in self._faults),
-        )  # fmt: skip
+        )
 
     # the store
 

@@ -245,12 +245,30 @@ class OwnRedis:
             raise EngineUnusable("--url redis starts a server of its own, and there is no redis-server on the path")
         self.folder.mkdir(exist_ok=True)
         self._guard = guard = await asyncio.create_subprocess_exec(
-            "sh", "-c", _GUARDED, "sh", binary, "--port", str(self.port), "--bind", "127.0.0.1",
-            "--dir", str(self.folder), "--save", "", "--appendonly", "yes", "--appendfsync", "always",
-            "--logfile", str(self.folder / "log"),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+            "sh",
+            "-c",
+            _GUARDED,
+            "sh",
+            binary,
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--dir",
+            str(self.folder),
+            "--save",
+            "",
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "always",
+            "--logfile",
+            str(self.folder / "log"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
-        )  # fmt: skip
+        )
         assert guard.stdout is not None  # noqa: S101 - it is piped
         self._pid = int(await guard.stdout.readline())
         until = SYSTEM.monotonic() + _PATIENCE

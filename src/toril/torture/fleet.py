@@ -75,9 +75,13 @@ class FleetMember:
         with (self.setting.logs / f"{self.setting.name}.err").open("ab") as errors:
             words, environment = self.command(replace(self.setting, name=name))
             self._process = await asyncio.create_subprocess_exec(
-                *words, env=environment, stdin=asyncio.subprocess.PIPE, stdout=errors, stderr=errors,
+                *words,
+                env=environment,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=errors,
+                stderr=errors,
                 start_new_session=True,
-            )  # fmt: skip
+            )
 
     def command(self, setting: RunSettings) -> tuple[list[str], dict[str, str]]:
         """What is started, and with which environment."""

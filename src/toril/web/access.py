@@ -124,8 +124,10 @@ class Tokens:
                     f"a token has at least {_SHORTEST} characters; make one with `openssl rand -hex 32`"
                 )
         self._clock = clock
-        self._known = [(_digest(token.encode()), Who(f"token {_digest(token.encode())[:8]}", role))
-                       for token, role in tokens.items()]  # fmt: skip
+        self._known = [
+            (_digest(token.encode()), Who(f"token {_digest(token.encode())[:8]}", role))
+            for token, role in tokens.items()
+        ]
 
     async def who(self, connection: HTTPConnection) -> Who | None:
         if "authorization" not in connection.headers:

@@ -249,16 +249,27 @@ class Dashboard:
         return _Html(text) if problem is None else _Html(text, problem.status, problem.headers)
 
     def signed_in(
-        self, ticket: Ticket, path: str, scope: Scope, *, cookie: str = COOKIE, secure: bool = False,
+        self,
+        ticket: Ticket,
+        path: str,
+        scope: Scope,
+        *,
+        cookie: str = COOKIE,
+        secure: bool = False,
         samesite: Literal["lax", "strict"] = "strict",
-    ) -> Response:  # fmt: skip
+    ) -> Response:
         """Back to the page that was asked for, with a ticket; from the page for signing in to the overview."""
         value, seconds = ticket
         back = RedirectResponse("./" if path == SIGN_IN else "./" + path.rpartition("/")[2], 303)
         back.set_cookie(
-            cookie, value, max_age=seconds, path=scope.get("root_path") or "/", secure=secure, httponly=True,
+            cookie,
+            value,
+            max_age=seconds,
+            path=scope.get("root_path") or "/",
+            secure=secure,
+            httponly=True,
             samesite=samesite,
-        )  # fmt: skip
+        )
         return back
 
 

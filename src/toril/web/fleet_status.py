@@ -100,9 +100,13 @@ class FleetStatusReader:
         facts = {each.queue: self._facts(each, overview, notes) for each in overview.queues}
         usual = {name: await self._week(facts[name]) for name in suspects(list(facts.values()))}
         found = needs(
-            list(facts.values()), now=now, usual=usual, circuits=circuits,
-            findings=await self._looked_over(), letters=recent,
-        )  # fmt: skip
+            list(facts.values()),
+            now=now,
+            usual=usual,
+            circuits=circuits,
+            findings=await self._looked_over(),
+            letters=recent,
+        )
         return FleetStatus(
             now=now,
             overview=overview,
@@ -117,12 +121,22 @@ class FleetStatusReader:
         waiting = each.counts.waiting + each.counts.prioritized
         pause = next((note for note in notes if _stops(note, each.queue)), None) if each.counts.paused else None
         return QueueFacts(
-            name=each.queue, waiting=waiting, running=each.counts.active, free=_free(overview.workers, each.queue),
-            workers=each.workers, paused=each.counts.paused, completed=each.completed, failed=each.failed,
-            wait_p95=each.wait_p95, oldest=each.oldest, target=each.target_wait, stalls=each.stalls,
-            growth=self._growth(each.queue, ms_of(overview.now), waiting), paused_since=pause.at if pause else None,
+            name=each.queue,
+            waiting=waiting,
+            running=each.counts.active,
+            free=_free(overview.workers, each.queue),
+            workers=each.workers,
+            paused=each.counts.paused,
+            completed=each.completed,
+            failed=each.failed,
+            wait_p95=each.wait_p95,
+            oldest=each.oldest,
+            target=each.target_wait,
+            stalls=each.stalls,
+            growth=self._growth(each.queue, ms_of(overview.now), waiting),
+            paused_since=pause.at if pause else None,
             paused_by=pause.who if pause else None,
-        )  # fmt: skip
+        )
 
     def _growth(self, queue: str, now: int, waiting: int) -> float | None:
         """By how many jobs a minute the backlog has grown in the last five minutes, if it was looked at for one."""

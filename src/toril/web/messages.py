@@ -53,9 +53,14 @@ class Problem(Exception):
     """An answer that is not what was asked for. `code` is for programs, the message for people."""
 
     def __init__(
-        self, status: int, code: str, message: str, *, field: str | None = None,
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        field: str | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.code = code

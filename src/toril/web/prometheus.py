@@ -70,12 +70,16 @@ class _Fleet(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from _counters(self._queues)
-        yield _times("toril_job_wait_seconds", "From when a job could start to its first start.", (
-            (each.name, each.total.waits) for each in self._queues
-        ))  # fmt: skip
-        yield _times("toril_job_run_seconds", "How long an attempt took.", (
-            (each.name, each.total.runs) for each in self._queues
-        ))  # fmt: skip
+        yield _times(
+            "toril_job_wait_seconds",
+            "From when a job could start to its first start.",
+            ((each.name, each.total.waits) for each in self._queues),
+        )
+        yield _times(
+            "toril_job_run_seconds",
+            "How long an attempt took.",
+            ((each.name, each.total.runs) for each in self._queues),
+        )
         yield from _gauges(self._queues, self._last.now)
         yield from _workers(self._last.workers)
         leader = GaugeMetricFamily("toril_leader", "Whether a reaper leads the recovery of lost jobs.")
@@ -88,9 +92,10 @@ class _Fleet(Collector):
 
     def _shares(self) -> Metric:
         share = GaugeMetricFamily(
-            "toril_run_p95_lease_ratio", "Run time of late (p95) as a share of the lease; over 0.5 the lease is short.",
+            "toril_run_p95_lease_ratio",
+            "Run time of late (p95) as a share of the lease; over 0.5 the lease is short.",
             labels=["queue"],
-        )  # fmt: skip
+        )
         for each in self._queues:
             late = quantile(merged(tally.runs for tally in each.slices.values()), 0.95)
             if late is not None and each.name in self._leases:

@@ -114,11 +114,23 @@ class HttpServer:
             idle = IdleConnections(_SILENT)
 
         config = uvicorn.Config(
-            Bounded(site), host=host, port=port, http=HttpConnection, ws="none", lifespan="off", loop="none",
-            log_config=None, access_log=False, server_header=False, date_header=True, proxy_headers=False,
-            timeout_keep_alive=int(_HEAD), timeout_graceful_shutdown=2, backlog=_BACKLOG,
+            Bounded(site),
+            host=host,
+            port=port,
+            http=HttpConnection,
+            ws="none",
+            lifespan="off",
+            loop="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=True,
+            proxy_headers=False,
+            timeout_keep_alive=int(_HEAD),
+            timeout_graceful_shutdown=2,
+            backlog=_BACKLOG,
             h11_max_incomplete_event_size=_LONGEST_HEAD,
-        )  # fmt: skip
+        )
         self._site = site
         self._server = _Quiet(config)
         self._running: asyncio.Task[None] | None = None

@@ -35,9 +35,14 @@ _METRICS: Final = "/metrics"
 
 
 def site(
-    app: App, *, access: Access, hosts: Sequence[str] = (), proxies: Sequence[str] = (),
-    dashboard: Literal["on", "off"] = "on", clock: Clock = SYSTEM,
-) -> "Site":  # fmt: skip
+    app: App,
+    *,
+    access: Access,
+    hosts: Sequence[str] = (),
+    proxies: Sequence[str] = (),
+    dashboard: Literal["on", "off"] = "on",
+    clock: Clock = SYSTEM,
+) -> "Site":
     """The dashboard and the HTTP API of an app, to serve or to mount in another ASGI application, which then opens the
     app itself. `access` says who may enter; `hosts` the names under which the site is reached, beside those of
     loopback; `proxies` the addresses whose word on the real client is taken."""
@@ -48,9 +53,14 @@ class Site:
     """One app's HTTP side."""
 
     def __init__(
-        self, app: App, terms: GuardOptions, clock: Clock, probe: Probe | None = None,
-        pages: Mapping[str, Callable[[], Response]] | None = None, dashboard: Literal["on", "off"] = "on",
-    ) -> None:  # fmt: skip
+        self,
+        app: App,
+        terms: GuardOptions,
+        clock: Clock,
+        probe: Probe | None = None,
+        pages: Mapping[str, Callable[[], Response]] | None = None,
+        dashboard: Literal["on", "off"] = "on",
+    ) -> None:
         self.app = app
         self._clock = clock
         self._guard = Guard(terms, clock)
@@ -200,9 +210,14 @@ class Site:
             raise
         finally:
             entry = AuditEntry(
-                who=asking.who.name, address=address, action=endpoint.action, target="/".join(asking.path.values()),
-                detail=_detail(asking), ended=ended, **_counted(given),
-            )  # fmt: skip
+                who=asking.who.name,
+                address=address,
+                action=endpoint.action,
+                target="/".join(asking.path.values()),
+                detail=_detail(asking),
+                ended=ended,
+                **_counted(given),
+            )
             await self._note(entry)
         return given
 

@@ -122,10 +122,19 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     made.filters.update(
-        num=number, pct=percent, span=span, iso=iso, clock=clock_time, size=size,
-        compact=compact, rate=rate, json=_json, text=_text, terse=terse,
+        num=number,
+        pct=percent,
+        span=span,
+        iso=iso,
+        clock=clock_time,
+        size=size,
+        compact=compact,
+        rate=rate,
+        json=_json,
+        text=_text,
+        terse=terse,
         capitalize_first=lambda text: text[:1].upper() + text[1:],
-    )  # fmt: skip
+    )
     made.globals.update(plural=plural, NONE=NONE, path=_path)
     return made
 
@@ -149,8 +158,10 @@ def _coloured(value: Any, depth: int) -> str:
     inner, outer = "  " * (depth + 1), "  " * depth
     match value:
         case dict() if value:
-            rows = [f"{inner}{_mark('k', json.dumps(str(key), ensure_ascii=False))}: {_coloured(part, depth + 1)}"
-                    for key, part in value.items()]  # fmt: skip
+            rows = [
+                f"{inner}{_mark('k', json.dumps(str(key), ensure_ascii=False))}: {_coloured(part, depth + 1)}"
+                for key, part in value.items()
+            ]
             return "{\n" + ",\n".join(rows) + f"\n{outer}}}"
         case list() if value:
             return "[\n" + ",\n".join(inner + _coloured(part, depth + 1) for part in value) + f"\n{outer}]"

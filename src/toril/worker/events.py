@@ -102,9 +102,13 @@ class AttemptEvents:
         self._events.paused(self._queue, now=answer.blocked_by is Gate.PAUSED, worker=self._services.name)
         for each in answer.unstarted:
             event = JobEvent(
-                queue=self._queue, job_id=each.id, job_name=each.name, worker=self._services.name,
-                error=each.failure.reason, kind=each.failure.kind,
-            )  # fmt: skip
+                queue=self._queue,
+                job_id=each.id,
+                job_name=each.name,
+                worker=self._services.name,
+                error=each.failure.reason,
+                kind=each.failure.kind,
+            )
             self._events.emit(_UNSTARTED.get(each.failure.kind, "failed"), event)
 
     def unavailable(self, error: EngineUnavailable) -> None:
@@ -154,9 +158,15 @@ class AttemptEvents:
         self, name: EventName, job: Claimed, duration: int, failure: Failure, delay: int | None = None
     ) -> None:
         self._tell(
-            name, job, duration, failure.reason, failure.kind, delay, failure.traceback or None,
+            name,
+            job,
+            duration,
+            failure.reason,
+            failure.kind,
+            delay,
+            failure.traceback or None,
             max_attempts=job.max_attempts,
-        )  # fmt: skip
+        )
 
     def _tell(
         self,
@@ -172,9 +182,18 @@ class AttemptEvents:
     ) -> None:
         if self._events.wanted(name):
             event = JobEvent(
-                queue=self._queue, job_id=job.lease.id, job_name=job.name, attempt=job.attempts_made + 1,
-                worker=self._services.name, duration=None if duration is None else duration / 1000, error=error,
-                kind=kind, delay=None if delay is None else delay / 1000, detail=detail, subject=job.subject,
-                max_attempts=max_attempts, skipped=skipped,
-            )  # fmt: skip
+                queue=self._queue,
+                job_id=job.lease.id,
+                job_name=job.name,
+                attempt=job.attempts_made + 1,
+                worker=self._services.name,
+                duration=None if duration is None else duration / 1000,
+                error=error,
+                kind=kind,
+                delay=None if delay is None else delay / 1000,
+                detail=detail,
+                subject=job.subject,
+                max_attempts=max_attempts,
+                skipped=skipped,
+            )
             self._events.emit(name, event)

@@ -130,8 +130,11 @@ class LeaseKeeper:
             stack = "".join(traceback.format_stack(sys._current_frames().get(thread)))  # noqa: SLF001 - meant for this
             log.error(
                 "the event loop has been blocked for %g s: the leases of its %s jobs are not renewed any more, and "
-                "other workers can run them. It stands here:\n%s", timeout, len(self._held), stack,
-            )  # fmt: skip
+                "other workers can run them. It stands here:\n%s",
+                timeout,
+                len(self._held),
+                stack,
+            )
 
     def _loop_answered(self) -> None:
         if self._hung:

@@ -277,9 +277,15 @@ class Loop:
         asked_at = self._clock.monotonic()
         terms = self._terms
         claim = Claim(
-            want=want, token=f"{call.sender}:{call.seq}", lease=terms.lease, worker=terms.worker,
-            alone=alone, max_stalls=terms.max_stalls, limits=terms.limits, only_suspects=claims.only_suspects,
-        )  # fmt: skip
+            want=want,
+            token=f"{call.sender}:{call.seq}",
+            lease=terms.lease,
+            worker=terms.worker,
+            alone=alone,
+            max_stalls=terms.max_stalls,
+            limits=terms.limits,
+            only_suspects=claims.only_suspects,
+        )
         if want:
             self._slots.claiming(alone=alone)
         answer = await (self._answered if batch else self._answered_in_time)(lane, batch, claim, call)

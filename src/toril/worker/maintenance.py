@@ -43,12 +43,22 @@ class Maintenance:
     it. A round that fails is told of, and made again."""
 
     def __init__(
-        self, queues: Sequence[tuple[str, int]], engine: Engine, clock: Clock, events: Events, worker: str,
-        keeper: LeaseKeeper, *, slots: Callable[[], Mapping[str, tuple[int, int]]], version: str,
+        self,
+        queues: Sequence[tuple[str, int]],
+        engine: Engine,
+        clock: Clock,
+        events: Events,
+        worker: str,
+        keeper: LeaseKeeper,
+        *,
+        slots: Callable[[], Mapping[str, tuple[int, int]]],
+        version: str,
         order: Callable[[WorkerCommand], None],
-        declare: Callable[[], Awaitable[None]], recovered: Callable[[str, Recovered, float], None],
-        declared: Callable[[], Mapping[str, Declaration]], stack: Callable[[JobRef], Awaitable[str]],
-    ) -> None:  # fmt: skip
+        declare: Callable[[], Awaitable[None]],
+        recovered: Callable[[str, Recovered, float], None],
+        declared: Callable[[], Mapping[str, Declaration]],
+        stack: Callable[[JobRef], Awaitable[str]],
+    ) -> None:
         self._queues = queues
         self._engine = engine
         self._clock = clock
@@ -129,13 +139,21 @@ class Maintenance:
         slots, declared, now = self._slots(), self._declared(), self._clock.monotonic()
         self._stacks = {request: answer for request, answer in self._stacks.items() if answer[0] > now}
         return Heartbeat(
-            worker=self._worker, queues=[name for name, _ in self._queues],
-            slots=sum(all_ for all_, _ in slots.values()), running=sum(used for _, used in slots.values()),
-            queue_slots=slots, host=socket.gethostname(), pid=os.getpid(), version=self._version,
-            started_at=self._started_at, heard=self._heard, lag=max(0, round(max(self._late, default=0) * 1000)),
-            stacks={request: text for request, (_, text) in self._stacks.items()}, again=self._registered,
+            worker=self._worker,
+            queues=[name for name, _ in self._queues],
+            slots=sum(all_ for all_, _ in slots.values()),
+            running=sum(used for _, used in slots.values()),
+            queue_slots=slots,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=self._version,
+            started_at=self._started_at,
+            heard=self._heard,
+            lag=max(0, round(max(self._late, default=0) * 1000)),
+            stacks={request: text for request, (_, text) in self._stacks.items()},
+            again=self._registered,
             declares=None if declared == self._published else declared,
-        )  # fmt: skip
+        )
 
     async def stopped(self) -> None:
         """Say that this worker has stopped. A store that does not answer soon finds out by itself."""

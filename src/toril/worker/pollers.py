@@ -49,9 +49,15 @@ class Pollers:
     """The pollers of one process. `tell` hears how all of them are doing whenever that changes."""
 
     def __init__(
-        self, declared: Sequence[Poller], clock: Clock, events: Events, worker: str, *, elect: Elect | None,
+        self,
+        declared: Sequence[Poller],
+        clock: Clock,
+        events: Events,
+        worker: str,
+        *,
+        elect: Elect | None,
         tell: Callable[[list[dict[str, Any]]], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._declared = declared
         self._clock = clock
         self._events = events

@@ -61,11 +61,23 @@ class WorkerProcess:
     """One process's workers, and all that keeps them going."""
 
     def __init__(
-        self, queues: Sequence[Queue], engine: Store, clock: Clock, events: Events, plan: Hooks, *,
-        name: str, version: str, schedules: ScheduleStore | None = None, concurrency: Mapping[str, int] | None = None,
-        grace: float = GRACE, under: SupervisorLink | None = None, stall_interval: int | None = None,
-        elect: Elect | None = None, owner: str,
-    ) -> None:  # fmt: skip
+        self,
+        queues: Sequence[Queue],
+        engine: Store,
+        clock: Clock,
+        events: Events,
+        plan: Hooks,
+        *,
+        name: str,
+        version: str,
+        schedules: ScheduleStore | None = None,
+        concurrency: Mapping[str, int] | None = None,
+        grace: float = GRACE,
+        under: SupervisorLink | None = None,
+        stall_interval: int | None = None,
+        elect: Elect | None = None,
+        owner: str,
+    ) -> None:
         self._queues = chosen(queues, concurrency)
         self._concurrency = dict(concurrency or {})
         self._engine = engine
@@ -118,10 +130,19 @@ class WorkerProcess:
         # Another process may have had this name, whose calls are not to be taken for ours.
         caller = Caller(f"{self.name}/reports-{self._clock.unique()[:8]}", self._clock)
         services = WorkerServices(
-            engine=self._engine, clock=self._clock, caller=caller, keeper=keeper, events=self._events,
-            name=self.name, rested=self._rested.set, isolation=self._isolation(), runs=self._runs, state=state,
-            middleware=tuple(self._plan.middleware), retried=self._retried if burst else None,
-        )  # fmt: skip
+            engine=self._engine,
+            clock=self._clock,
+            caller=caller,
+            keeper=keeper,
+            events=self._events,
+            name=self.name,
+            rested=self._rested.set,
+            isolation=self._isolation(),
+            runs=self._runs,
+            state=state,
+            middleware=tuple(self._plan.middleware),
+            retried=self._retried if burst else None,
+        )
         self._workers = [Worker(queue, services, self._concurrency.get(queue.name)) for queue in self._queues]
         if self._stopping.is_set():  # a signal came before there was anything to stop
             for worker in self._workers:
@@ -165,11 +186,19 @@ class WorkerProcess:
     async def _work(self, keeper: LeaseKeeper, *, burst: bool) -> int:
         maintenance = Maintenance(
             [(each.queue.name, self._stall_interval or each.queue.options.lease) for each in self._workers],
-            self._engine, self._clock, self._events, self.name, keeper,
+            self._engine,
+            self._clock,
+            self._events,
+            self.name,
+            keeper,
             slots=lambda: {each.queue.name: (each.concurrency, each.busy) for each in self._workers},
-            version=self._version, order=self._ordered,
-            declare=self._declare_again, recovered=self.recovered, declared=self._declared, stack=self._stack_of,
-        )  # fmt: skip
+            version=self._version,
+            order=self._ordered,
+            declare=self._declare_again,
+            recovered=self.recovered,
+            declared=self._declared,
+            stack=self._stack_of,
+        )
         with logged():
             return await self._until_stopped(maintenance, burst=burst)
 

@@ -257,6 +257,4 @@ async def _answer(question: str, job: Claimed, reporter: Reporter) -> str:
         names = ("open", "completed", "ignored", "failed")
         return json.dumps({name: getattr(family, name) for name in names})
     found = await (reporter.named_children(job) if question == "named_children" else reporter.children(job))
-    return json.dumps([
-        (each.ref.queue, each.ref.id, each.state, each.text, each.name, each.number) for each in found
-    ])  # fmt: skip
+    return json.dumps([(each.ref.queue, each.ref.id, each.state, each.text, each.name, each.number) for each in found])

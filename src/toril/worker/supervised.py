@@ -202,8 +202,10 @@ class TableKeeper(LeaseKeeper):
             own = self._alone or lease in self._unlisted
             neglected = held.deadline - held.ttl / 1000 + _patience(held.ttl / 1000, held.renew) <= now
             if not own and neglected:
-                log.warning("the supervisor has not renewed a lease for %g s: this process keeps its leases itself",
-                            _patience(held.ttl / 1000, held.renew))  # fmt: skip
+                log.warning(
+                    "the supervisor has not renewed a lease for %g s: this process keeps its leases itself",
+                    _patience(held.ttl / 1000, held.renew),
+                )
                 self._alone = own = True
             if own and (asked or held.due <= now):
                 wanted.append(lease)

@@ -88,17 +88,25 @@ class Worker:
         precedence = Precedence.PRIORITY_FIRST if options.priority_first else Precedence.PLAIN_FIRST
         self._mixed = queue.priorities if options.priority_first is None else None
         terms = ClaimTerms(
-            queue=queue.name, worker=services.name, concurrency=self.concurrency, lease=options.lease,
-            max_stalls=options.max_stalls, limits=Limits(rate=options.rate_limit, precedence=precedence),
+            queue=queue.name,
+            worker=services.name,
+            concurrency=self.concurrency,
+            lease=options.lease,
+            max_stalls=options.max_stalls,
+            limits=Limits(rate=options.rate_limit, precedence=precedence),
             suspects=services.isolation.suspects,
-        )  # fmt: skip
+        )
         self._loop = Loop(terms, services.engine, services.clock, self, self._events.unavailable)
         self.look_again = self._loop.look_again  # claim as if something had arrived
         services.isolation.join(self._loop.slot_freed)
         self._rules = AttemptRules(
-            queue.handlers, options.unknown == "release", services.clock.random, options.retry.table,
-            options.strategies, self._job,
-        )  # fmt: skip
+            queue.handlers,
+            options.unknown == "release",
+            services.clock.random,
+            options.retry.table,
+            options.strategies,
+            self._job,
+        )
         self._gate = BreakerGate(queue, services, self._rules.table_for)
         self._threads = Threads(queue.name, self.concurrency)
         self._children = ProcessPool()

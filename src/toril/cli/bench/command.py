@@ -107,9 +107,13 @@ class BenchRun:
         with tempfile.TemporaryDirectory(prefix="toril-bench-") as folder:
             command = [sys.executable, "-m", "toril", "run", "toril.cli.bench.app:app", "--no-http"]
             child = await asyncio.create_subprocess_exec(
-                *command, "--log-level", "warning", "-q", f"{self.name}:{self.concurrency}",
+                *command,
+                "--log-level",
+                "warning",
+                "-q",
+                f"{self.name}:{self.concurrency}",
                 env=worker_environment(app.url, app.prefix, self.name, Path(folder), slots),
-            )  # fmt: skip
+            )
             ended = asyncio.create_task(child.wait())
             try:
                 yield _Watched(Path(folder), slots, ended)

@@ -7,9 +7,13 @@ __all__ = ["RedisEngine", "connect"]
 
 
 def connect(
-    url: str, *, clock: Clock = SYSTEM, prefix: str = "bull", durability: str | None = None,
+    url: str,
+    *,
+    clock: Clock = SYSTEM,
+    prefix: str = "bull",
+    durability: str | None = None,
     dead_letter_queue: str | None = None,
-) -> RedisEngine:  # fmt: skip
+) -> RedisEngine:
     """The engine for a URL of Redis, not yet opened."""
     return RedisEngine.from_url(
         url, clock=clock, prefix=prefix, durability=durability, dead_letter_queue=dead_letter_queue

@@ -120,9 +120,14 @@ class RedisEngine(RedisInspector):
 
     @classmethod
     def from_url(
-        cls, url: str, *, clock: Clock = SYSTEM, prefix: str = "bull", durability: str | None = None,
+        cls,
+        url: str,
+        *,
+        clock: Clock = SYSTEM,
+        prefix: str = "bull",
+        durability: str | None = None,
         dead_letter_queue: str | None = None,
-    ) -> "RedisEngine":  # fmt: skip
+    ) -> "RedisEngine":
         address = parse(url, prefix=prefix, durability=durability, dead_letter_queue=dead_letter_queue)
         return cls(address, clock=clock)
 

@@ -125,9 +125,13 @@ class Walk:
     """One walk. `ask` sends a command, `run` a script for a queue, `there` keeps the faults that are there."""
 
     def __init__(
-        self, address: RedisAddress, fleet: str, ask: Callable[..., Awaitable[Any]], run: Callable[..., Awaitable[Any]],
+        self,
+        address: RedisAddress,
+        fleet: str,
+        ask: Callable[..., Awaitable[Any]],
+        run: Callable[..., Awaitable[Any]],
         there: Checked,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._prefix = address.prefix
         self._letters, self._named = address.dead_letters, address.names_dead_letters
         self._fleet = fleet
@@ -197,10 +201,12 @@ class Walk:
 
     async def _workers(self) -> Looked:
         workers = await self._ask("ZRANGE", self._fleet + FLEET["workers_till"], 0, _WORKERS)
-        return await self._there([
-            Fault(kind=FaultKind.WORKER, queue="", subject=each, place=self._fleet + FLEET["workers"])
-            for each in workers
-        ])  # fmt: skip
+        return await self._there(
+            [
+                Fault(kind=FaultKind.WORKER, queue="", subject=each, place=self._fleet + FLEET["workers"])
+                for each in workers
+            ]
+        )
 
     async def _dead_letters(self) -> Looked:
         """Whether their queue is another program's: those number the jobs that they add, and write down their version

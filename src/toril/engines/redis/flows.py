@@ -43,9 +43,15 @@ class RedisFlows:
         self._runner = runner
 
     async def add(
-        self, nodes: Sequence[FlowNode], *, held: Sequence[JobRef] = (), hold_for: int = BUILDING,
-        closed: Sequence[JobRef] = (), call: Call | None = None, now: int | None = None,
-    ) -> list[Added]:  # fmt: skip
+        self,
+        nodes: Sequence[FlowNode],
+        *,
+        held: Sequence[JobRef] = (),
+        hold_for: int = BUILDING,
+        closed: Sequence[JobRef] = (),
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> list[Added]:
         _check(nodes)
         queue = nodes[0].queue if nodes else closed[0].queue if closed else ""
         arguments = [dump_nodes(nodes), dump_refs(held), dump_refs(closed), hold_for]

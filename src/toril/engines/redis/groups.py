@@ -44,9 +44,14 @@ def _view(row: Sequence[Any]) -> GroupRow:
     name, waiting, running, own, all_groups, paused, till = row
     limits = GroupLimits.load(own.rstrip("p"))
     return GroupRow(
-        name=name, waiting=waiting, running=running, own=limits, limits=limits.over(GroupLimits.load(all_groups)),
-        paused=paused == 1, till=till,
-    )  # fmt: skip
+        name=name,
+        waiting=waiting,
+        running=running,
+        own=limits,
+        limits=limits.over(GroupLimits.load(all_groups)),
+        paused=paused == 1,
+        till=till,
+    )
 
 
 def group_standing(row: Sequence[Any] | None) -> GroupBlockers | None:
@@ -56,6 +61,11 @@ def group_standing(row: Sequence[Any] | None) -> GroupBlockers | None:
     group, let_in, ahead, holders = row
     view = _view(group)
     return GroupBlockers(
-        name=view.name, let_in=let_in == 1, ahead=ahead, holders=tuple(holders), limits=view.limits,
-        paused=view.paused, till=view.till,
-    )  # fmt: skip
+        name=view.name,
+        let_in=let_in == 1,
+        ahead=ahead,
+        holders=tuple(holders),
+        limits=view.limits,
+        paused=view.paused,
+        till=view.till,
+    )

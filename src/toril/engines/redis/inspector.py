@@ -107,9 +107,13 @@ class RedisInspector:
         queue = check_queue_name(queue)
         row = await self._runner.read("queue", queue)
         return QueueSummary(
-            name=queue, counts=counts_of(row[:8]), settings=settings_of(row[7:15]),
-            completed_total=number(row[15]), failed_total=number(row[16]), cancelled_total=row[17],
-        )  # fmt: skip
+            name=queue,
+            counts=counts_of(row[:8]),
+            settings=settings_of(row[7:15]),
+            completed_total=number(row[15]),
+            failed_total=number(row[16]),
+            cancelled_total=row[17],
+        )
 
     async def counts(self, queue: str) -> Counts:
         return (await self.queue(queue)).counts
@@ -166,9 +170,12 @@ class RedisInspector:
         found = await self._runner.client.ask("HMGET", key, *(FIELDS[name] for name in names))
         text, reason, kind, traces, made, made_before, finished = found
         return all_errors(
-            load_errors(text), load_failure(reason, kind, traces), made=number(made_before if made is None else made),
-            at=None if finished is None else moment(finished), traces=load_traces(traces),
-        )  # fmt: skip
+            load_errors(text),
+            load_failure(reason, kind, traces),
+            made=number(made_before if made is None else made),
+            at=None if finished is None else moment(finished),
+            traces=load_traces(traces),
+        )
 
     async def events(
         self, queue: str, *, after: str | None = None, limit: int = 100, of: str | None = None
@@ -207,10 +214,14 @@ class RedisInspector:
         row = await self._runner.read("explain", queue, [job_id, first, *of_rate], now)
         at, ahead, running, till, children, group, alone = row
         return JobBlockers(
-            now=at, ahead=ahead, running=tuple(running), rate_till=till,
-            family=family_of(self._runner.address.prefix, children), group=group_standing(group),
+            now=at,
+            ahead=ahead,
+            running=tuple(running),
+            rate_till=till,
+            family=family_of(self._runner.address.prefix, children),
+            group=group_standing(group),
             alone=alone == 1,
-        )  # fmt: skip
+        )
 
 
 def _limit(limit: int) -> int:

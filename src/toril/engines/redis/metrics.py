@@ -50,14 +50,17 @@ def _figures_of(name: str, row: Sequence[Any], now: int, window: MetricsWindow) 
     if minute is not None and this // window.step - window.slices < minute // window.step:
         slices[minute // window.step] = sliced(slices.get(minute // window.step, {}), latest)
     return QueueSnapshot(
-        name=name, counts=counts_of(counts), oldest=oldest, completed_total=number(completed[0]),
+        name=name,
+        counts=counts_of(counts),
+        oldest=oldest,
+        completed_total=number(completed[0]),
         failed_total=number(failed[0]),
         minutes=MinuteCounts(
             this - minutes + 1, minutes_of(completed, this, minutes), minutes_of(failed, this, minutes)
         ),
         slices={slice_: totals_of(counted) for slice_, counted in slices.items()},
         total=totals_of(sliced(_counted(total)[1], latest, ALL_NAMES)),
-    )  # fmt: skip
+    )
 
 
 def _counted(flat: Sequence[str]) -> tuple[int | None, Counted]:

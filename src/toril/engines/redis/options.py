@@ -122,25 +122,46 @@ def dump_transfer_job(job: TransferJob, prefix: str) -> str:
     if job.parent is not None:
         own["parent"] = {"id": job.parent.id, "queue": f"{prefix}:{job.parent.queue}"}
     shared = _dump(
-        job.max_attempts, job.backoff, job.timeout, job.keep_completed, job.keep_failed, job.keep_logs, job.result_ttl,
-        job.breaker, job.subject,
-    )  # fmt: skip
+        job.max_attempts,
+        job.backoff,
+        job.timeout,
+        job.keep_completed,
+        job.keep_failed,
+        job.keep_logs,
+        job.result_ttl,
+        job.breaker,
+        job.subject,
+    )
     return f"{json.dumps(own, ensure_ascii=False)[:-1]}, {shared[1:]}" if own else shared
 
 
 def dump_letter(letter: DeadLetterRow) -> str:
     """The text for the options of a job that failed for good in another store."""
     return _dump(
-        letter.max_attempts, letter.backoff, letter.timeout, letter.keep_completed, REMOVE, letter.keep_logs,
-        letter.result_ttl, letter.breaker, letter.subject,
-    )  # fmt: skip
+        letter.max_attempts,
+        letter.backoff,
+        letter.timeout,
+        letter.keep_completed,
+        REMOVE,
+        letter.keep_logs,
+        letter.result_ttl,
+        letter.breaker,
+        letter.subject,
+    )
 
 
 @lru_cache(maxsize=512)
 def _dump(
-    attempts: int, backoff: Backoff | None, timeout: int | None, completed: Keep, failed: Keep, logs: int,
-    ttl: int | None, breaker: str | None, subject: str | None,
-) -> str:  # fmt: skip
+    attempts: int,
+    backoff: Backoff | None,
+    timeout: int | None,
+    completed: Keep,
+    failed: Keep,
+    logs: int,
+    ttl: int | None,
+    breaker: str | None,
+    subject: str | None,
+) -> str:
     given: dict[str, Any] = {"attempts": attempts}
     if backoff is not None:
         given["backoff"] = dump_backoff(backoff)

@@ -123,10 +123,21 @@ def link_of(text: str | None) -> tuple[JobRef | None, OnFailure]:
 _NAME, _DATA, _OPTS, _ADDED, _DELAY, _PRIORITY, _STARTS, _MADE, _STALLS, _WAITED, _METADATA, _CHECKPOINT, _OLD = (
     FIELDS[name]
     for name in (
-        "name", "data", "opts", "added_at", "delay", "priority", "starts", "attempts_made", "stalls", "waited",
-        "metadata", "checkpoint", "attempts_made_old",
+        "name",
+        "data",
+        "opts",
+        "added_at",
+        "delay",
+        "priority",
+        "starts",
+        "attempts_made",
+        "stalls",
+        "waited",
+        "metadata",
+        "checkpoint",
+        "attempts_made_old",
     )
-)  # fmt: skip
+)
 _PARKED: Final = FIELDS["parked"]
 _KINDS: Final = {kind.value: kind for kind in EventKind}
 # Where BullMQ always writes the same word for where the job came from.
@@ -142,48 +153,127 @@ def claimed_of(queue: str, token: str, row: Sequence[Any]) -> Claimed:
     options = load_options(get(_OPTS))
     made, stalls, starts, priority = get(_MADE) or get(_OLD), get(_STALLS), get(_STARTS), get(_PRIORITY)
     return Claimed(
-        Lease(queue, job_id, token), found[_NAME], get(_DATA, ""), number(starts) + 1 if starts else 1, fence,
-        options.attempts, number(made) if made else 0, number(stalls) if stalls else 0,
+        Lease(queue, job_id, token),
+        found[_NAME],
+        get(_DATA, ""),
+        number(starts) + 1 if starts else 1,
+        fence,
+        options.attempts,
+        number(made) if made else 0,
+        number(stalls) if stalls else 0,
         number(get(_ADDED), LAST_MOMENT),
-        number(get(_WAITED) or get(_DELAY), MAX_DELAY), 0 if priority == "0" else number(priority, MAX_PRIORITY),
-        options.timeout, options.backoff, get(_METADATA), get(_CHECKPOINT), suspect == 1, options.breaker,
-        options.subject, number(found[_PARKED]) if _PARKED in found else 0, options.trace,
+        number(get(_WAITED) or get(_DELAY), MAX_DELAY),
+        0 if priority == "0" else number(priority, MAX_PRIORITY),
+        options.timeout,
+        options.backoff,
+        get(_METADATA),
+        get(_CHECKPOINT),
+        suspect == 1,
+        options.breaker,
+        options.subject,
+        number(found[_PARKED]) if _PARKED in found else 0,
+        options.trace,
         options.unreadable,
-    )  # fmt: skip
+    )
 
 
 def record_of(queue: str, row: Sequence[Any]) -> JobRow:
     """A job, whole: its fields, then id, state, score and deadline."""
-    (name, data, added, opts, made, stalls, starts, delay, priority, waited, metadata, checkpoint, expires, held,
-     progress, result, reason, kind, traces, cause, cancelling, worker, started, finished, made_before, parent, group,
-     job_id, word, score, deadline) = row  # fmt: skip
+    (
+        name,
+        data,
+        added,
+        opts,
+        made,
+        stalls,
+        starts,
+        delay,
+        priority,
+        waited,
+        metadata,
+        checkpoint,
+        expires,
+        held,
+        progress,
+        result,
+        reason,
+        kind,
+        traces,
+        cause,
+        cancelling,
+        worker,
+        started,
+        finished,
+        made_before,
+        parent,
+        group,
+        job_id,
+        word,
+        score,
+        deadline,
+    ) = row
     options, state = load_options(opts), State(word)
     is_delayed = state is State.DELAYED
     return JobRow(
-        queue=queue, id=job_id, name=name, data=data or "", state=state, max_attempts=options.attempts,
-        attempts_made=number(made_before if made is None else made), stalls=number(stalls), starts=number(starts),
-        fence=number(held.partition(" ")[0]) if held else 0, priority=number(priority, MAX_PRIORITY),
-        delay=number(delay if is_delayed else waited or delay, MAX_DELAY), due=due_of(score) if is_delayed else None,
-        backoff=options.backoff, timeout=options.timeout, expires_at=None if expires is None else moment(expires),
-        keep_completed=options.keep_completed, keep_failed=options.keep_failed, keep_logs=options.keep_logs,
-        result_ttl=options.result_ttl, breaker=options.breaker, subject=options.subject, metadata=metadata,
-        checkpoint=checkpoint, progress=progress, result=result,
-        failure=load_failure(reason, kind, traces), stall_cause=cause, cancelling=cancelling, worker=worker,
-        added_at=moment(added), started_at=None if started is None else moment(started),
+        queue=queue,
+        id=job_id,
+        name=name,
+        data=data or "",
+        state=state,
+        max_attempts=options.attempts,
+        attempts_made=number(made_before if made is None else made),
+        stalls=number(stalls),
+        starts=number(starts),
+        fence=number(held.partition(" ")[0]) if held else 0,
+        priority=number(priority, MAX_PRIORITY),
+        delay=number(delay if is_delayed else waited or delay, MAX_DELAY),
+        due=due_of(score) if is_delayed else None,
+        backoff=options.backoff,
+        timeout=options.timeout,
+        expires_at=None if expires is None else moment(expires),
+        keep_completed=options.keep_completed,
+        keep_failed=options.keep_failed,
+        keep_logs=options.keep_logs,
+        result_ttl=options.result_ttl,
+        breaker=options.breaker,
+        subject=options.subject,
+        metadata=metadata,
+        checkpoint=checkpoint,
+        progress=progress,
+        result=result,
+        failure=load_failure(reason, kind, traces),
+        stall_cause=cause,
+        cancelling=cancelling,
+        worker=worker,
+        added_at=moment(added),
+        started_at=None if started is None else moment(started),
         finished_at=None if finished is None else moment(finished),
-        deadline=None if deadline is None else moment(deadline), parent=link_of(parent)[0], group=group,
+        deadline=None if deadline is None else moment(deadline),
+        parent=link_of(parent)[0],
+        group=group,
         unreadable=options.unreadable,
-    )  # fmt: skip
+    )
 
 
 def run_of(ending: RunStatus, row: Sequence[Any]) -> RunRow:
     _, job_id, name, cause, added, started, finished, made, stalls, worker, text, whole, subject, parent = row
     return RunRow(
-        id=job_id, name=name, ending=ending, cause=Cause(cause), added_at=moment(added),
-        started_at=None if started is None else moment(started), finished_at=moment(finished),
-        attempts_made=number(made), stalls=number(stalls), worker=worker, text=text, whole=bool(whole),
-        subject=subject, parent=link_of(parent)[0], flow=parent is not None,
-    )  # fmt: skip
+        id=job_id,
+        name=name,
+        ending=ending,
+        cause=Cause(cause),
+        added_at=moment(added),
+        started_at=None if started is None else moment(started),
+        finished_at=moment(finished),
+        attempts_made=number(made),
+        stalls=number(stalls),
+        worker=worker,
+        text=text,
+        whole=bool(whole),
+        subject=subject,
+        parent=link_of(parent)[0],
+        flow=parent is not None,
+    )
 
 
 def event_of(entry: Sequence[Any]) -> EventRow | None:
@@ -222,12 +312,21 @@ def worker_of(row: Sequence[str]) -> WorkerRow:
     seen_at, _, given = text.partition(" ")
     beat = json.loads(given or "{}")
     return WorkerRow(
-        id=identity, queues=tuple(beat["queues"]), slots=beat["slots"], running=beat["running"], host=beat["host"],
-        pid=beat["pid"], version=beat["version"], started_at=beat["started_at"], seen_at=int(seen_at),
-        orders=tuple(word for word in orders.split() if StackRequest.read(word) is None), lag=beat.get("lag", 0),
+        id=identity,
+        queues=tuple(beat["queues"]),
+        slots=beat["slots"],
+        running=beat["running"],
+        host=beat["host"],
+        pid=beat["pid"],
+        version=beat["version"],
+        started_at=beat["started_at"],
+        seen_at=int(seen_at),
+        orders=tuple(word for word in orders.split() if StackRequest.read(word) is None),
+        lag=beat.get("lag", 0),
         queue_slots={queue: (slots, used) for queue, (slots, used) in beat.get("queue_slots", {}).items()},
-        stacks=beat.get("stacks", {}), silent=beat.get("silent", 0),
-    )  # fmt: skip
+        stacks=beat.get("stacks", {}),
+        silent=beat.get("silent", 0),
+    )
 
 
 def settings_of(row: Sequence[Any]) -> Settings:
@@ -251,9 +350,15 @@ def settings_of(row: Sequence[Any]) -> Settings:
 def counts_of(row: Sequence[Any]) -> Counts:
     waiting, prioritized, active, delayed, waiting_children, completed, failed, paused = row
     return Counts(
-        waiting=waiting, prioritized=prioritized, active=active, delayed=delayed, waiting_children=waiting_children,
-        completed=completed, failed=failed, paused=paused is not None,
-    )  # fmt: skip
+        waiting=waiting,
+        prioritized=prioritized,
+        active=active,
+        delayed=delayed,
+        waiting_children=waiting_children,
+        completed=completed,
+        failed=failed,
+        paused=paused is not None,
+    )
 
 
 def minutes_of(row: Sequence[Any], this: int, minutes: int) -> tuple[int, ...]:

@@ -63,9 +63,15 @@ class RedisSchedules:
         return Moved(await self._runner.read("schedule_put", queue, arguments, now))
 
     async def advance(
-        self, queue: str, schedule: str, *, since: int, to: int | None, started: str | None = None,
+        self,
+        queue: str,
+        schedule: str,
+        *,
+        since: int,
+        to: int | None,
+        started: str | None = None,
         now: int | None = None,
-    ) -> Moved:  # fmt: skip
+    ) -> Moved:
         return await self._move("advance", queue, [schedule, since, "" if to is None else to, started or ""], now)
 
     async def resume(self, queue: str, schedule: str, *, since: int, to: int | None, now: int | None = None) -> Moved:
@@ -125,20 +131,33 @@ def view_of(queue: str, row: Sequence[Any]) -> View:
     schedule, slot, paused, over, busy, own, fields = row
     f, given = dict(zip(SCHEDULE_FIELDS, fields, strict=True)), parsed(own, {})
     return View(
-        queue=queue, schedule=_schedule(schedule, f, given if isinstance(given, dict) else {}), slot=moment(slot),
-        count=number(f["made"]), paused=paused == 1, busy=busy == 1, over=over == 1,
-    )  # fmt: skip
+        queue=queue,
+        schedule=_schedule(schedule, f, given if isinstance(given, dict) else {}),
+        slot=moment(slot),
+        count=number(f["made"]),
+        paused=paused == 1,
+        busy=busy == 1,
+        over=over == 1,
+    )
 
 
 def _schedule(identity: str, f: dict[str, Any], own: dict[str, Any]) -> Schedule:
     every = None if f["every"] is None else max(number(f["every"], MAX_DELAY), MIN_EVERY)
     given = {name: own[name] for name in ("offset", "jitter", "min_interval", "window") if name in own}
     return Schedule(
-        id=identity, job=_job(f, own), every=every, cron=f["pattern"] if every is None else None, tz=f["tz"] or "UTC",
-        start=_time(f["start"]), end=_time(f["end"]), limit=number(f["limit"]) or None,
-        overlap=Overlap(own.get("overlap", "allow")), catch_up=CatchUp(own.get("catch_up", "one")),
-        owner=own.get("owner"), **given,
-    )  # fmt: skip
+        id=identity,
+        job=_job(f, own),
+        every=every,
+        cron=f["pattern"] if every is None else None,
+        tz=f["tz"] or "UTC",
+        start=_time(f["start"]),
+        end=_time(f["end"]),
+        limit=number(f["limit"]) or None,
+        overlap=Overlap(own.get("overlap", "allow")),
+        catch_up=CatchUp(own.get("catch_up", "one")),
+        owner=own.get("owner"),
+        **given,
+    )
 
 
 def _time(text: str | None) -> int | None:
@@ -150,9 +169,19 @@ def _job(f: dict[str, Any], own: dict[str, Any]) -> NewJob:
     given = parsed(f["opts"], None)
     priority = number(given.get("priority"), MAX_PRIORITY) if isinstance(given, dict) else 0
     return NewJob(
-        name=f["name"], data=f["data"] or "{}", priority=priority,
-        attempts=options.attempts, backoff=options.backoff, timeout=options.timeout, expires=own.get("expires"),
-        keep_completed=options.keep_completed, keep_failed=options.keep_failed, keep_logs=options.keep_logs,
-        result_ttl=options.result_ttl, metadata=own.get("metadata"), breaker=options.breaker, subject=options.subject,
+        name=f["name"],
+        data=f["data"] or "{}",
+        priority=priority,
+        attempts=options.attempts,
+        backoff=options.backoff,
+        timeout=options.timeout,
+        expires=own.get("expires"),
+        keep_completed=options.keep_completed,
+        keep_failed=options.keep_failed,
+        keep_logs=options.keep_logs,
+        result_ttl=options.result_ttl,
+        metadata=own.get("metadata"),
+        breaker=options.breaker,
+        subject=options.subject,
         group=own.get("group"),
-    )  # fmt: skip
+    )

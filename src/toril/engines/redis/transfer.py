@@ -101,21 +101,40 @@ def _job_fields(item: TransferJob, prefix: str) -> list[str]:
     waits = item.state in {State.DELAYED, State.WAITING_CHILDREN}
     run, failure = scheduled_run(item.id), item.failure
     ready = item.added_at + item.delay if item.ready is None and item.delay and not item.starts else None
-    return _flat({
-        "name": item.name, "data": item.data, "opts": item.wire or dump_transfer_job(item, prefix),
-        "added_at": item.added_at, "delay": item.delay if waits else 0, "priority": item.priority,
-        "waited": None if waits else item.delay or None, "started_at": item.started_at, "worker": item.worker,
-        "starts": item.starts or None, "attempts_made": item.attempts_made or None, "stalls": item.stalls or None,
-        "progress": item.progress, "result": item.result, "finished_at": item.finished_at,
-        "dedup": None if item.dedup is None else item.dedup.key, "scheduler": None if run is None else run[0],
-        "deferred": item.deferred, "held": f"{item.fence} 0 1" if item.fence else None,
-        "expires": item.expires_at, "metadata": item.metadata, "checkpoint": item.checkpoint,
-        "parked": item.parked, "stall_cause": item.stall_cause,
-        "ready": ready if item.ready is None else item.ready,
-        "reason": None if failure is None else failure.reason, "kind": None if failure is None else failure.kind,
-        "trace": None if failure is None or not failure.traceback else _text([failure.traceback]),
-        "errors": dump_errors(item.errors), "children": dump_names(item.children),
-    }) + _link(item.parent, item.on_failure, prefix)  # fmt: skip
+    return _flat(
+        {
+            "name": item.name,
+            "data": item.data,
+            "opts": item.wire or dump_transfer_job(item, prefix),
+            "added_at": item.added_at,
+            "delay": item.delay if waits else 0,
+            "priority": item.priority,
+            "waited": None if waits else item.delay or None,
+            "started_at": item.started_at,
+            "worker": item.worker,
+            "starts": item.starts or None,
+            "attempts_made": item.attempts_made or None,
+            "stalls": item.stalls or None,
+            "progress": item.progress,
+            "result": item.result,
+            "finished_at": item.finished_at,
+            "dedup": None if item.dedup is None else item.dedup.key,
+            "scheduler": None if run is None else run[0],
+            "deferred": item.deferred,
+            "held": f"{item.fence} 0 1" if item.fence else None,
+            "expires": item.expires_at,
+            "metadata": item.metadata,
+            "checkpoint": item.checkpoint,
+            "parked": item.parked,
+            "stall_cause": item.stall_cause,
+            "ready": ready if item.ready is None else item.ready,
+            "reason": None if failure is None else failure.reason,
+            "kind": None if failure is None else failure.kind,
+            "trace": None if failure is None or not failure.traceback else _text([failure.traceback]),
+            "errors": dump_errors(item.errors),
+            "children": dump_names(item.children),
+        }
+    ) + _link(item.parent, item.on_failure, prefix)
 
 
 def _link_to(parent: JobRef, prefix: str) -> dict[str, Any]:
@@ -183,8 +202,10 @@ def dump_schedule(item: TransferSchedule) -> str:
 def dump_settings(item: TransferSettings) -> str:
     rate = item.rate
     meta = {
-        "concurrency": item.concurrency, "rate_max": rate and rate.max, "rate_ms": rate and per_ms(rate),
-    }  # fmt: skip
+        "concurrency": item.concurrency,
+        "rate_max": rate and rate.max,
+        "rate_ms": rate and per_ms(rate),
+    }
     own = {
         "window": "sliding" if rate is not None and rate.window == "sliding" else None,
         "max_waiting": item.max_waiting, "held_till": item.held_till,
@@ -192,8 +213,11 @@ def dump_settings(item: TransferSettings) -> str:
     }  # fmt: skip
     if item.groups_declared is not None:
         own["groups_declared"] = item.groups_declared.dump()
-    limits = [part for name, (own_limits, stopped) in item.groups.items()
-              for part in (name, own_limits.dump() + ("p" if stopped else ""))]  # fmt: skip
+    limits = [
+        part
+        for name, (own_limits, stopped) in item.groups.items()
+        for part in (name, own_limits.dump() + ("p" if stopped else ""))
+    ]
     return _text([
         item.queue, "1" if item.paused else "", _set(meta), _set(own), str(item.numbers + HEADROOM),
         str(item.fences), limits, [[str(time), count] for time, count in item.starts],
@@ -261,9 +285,17 @@ def _paired(flat: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _job(
-    prefix: str, queue: str, job_id: str, word: str, score: str | None, suspect: int, flat: Sequence[str],
-    logs: Sequence[str], lists: Sequence[Any] | None, held: Sequence[Any] | None,
-) -> TransferJob:  # fmt: skip
+    prefix: str,
+    queue: str,
+    job_id: str,
+    word: str,
+    score: str | None,
+    suspect: int,
+    flat: Sequence[str],
+    logs: Sequence[str],
+    lists: Sequence[Any] | None,
+    held: Sequence[Any] | None,
+) -> TransferJob:
     found = dict(_paired(flat))
 
     def text(name: str) -> str | None:
@@ -277,23 +309,53 @@ def _job(
     options, (parent, on_failure) = load_options(opts), link_of(text("parent"))
     waits = state in {State.DELAYED, State.WAITING_CHILDREN}
     return TransferJob(
-        queue=queue, id=job_id, name=text("name") or "", data=text("data") or "", state=state, suspect=suspect == 1,
-        due=due_of(score) if state is State.DELAYED and score else None, max_attempts=options.attempts,
-        attempts_made=number(text("attempts_made") or text("attempts_made_old")), stalls=number(text("stalls")),
-        starts=number(text("starts")), fence=number((text("held") or "").partition(" ")[0]),
+        queue=queue,
+        id=job_id,
+        name=text("name") or "",
+        data=text("data") or "",
+        state=state,
+        suspect=suspect == 1,
+        due=due_of(score) if state is State.DELAYED and score else None,
+        max_attempts=options.attempts,
+        attempts_made=number(text("attempts_made") or text("attempts_made_old")),
+        stalls=number(text("stalls")),
+        starts=number(text("starts")),
+        fence=number((text("held") or "").partition(" ")[0]),
         priority=number(text("priority"), MAX_PRIORITY),
         delay=number(text("delay") if waits else text("waited") or text("delay"), MAX_DELAY),
-        added_at=moment(text("added_at")), started_at=time("started_at"), finished_at=_ended(state, score, time),
-        expires_at=time("expires"), worker=text("worker"), metadata=text("metadata"), checkpoint=text("checkpoint"),
-        progress=text("progress"), failure=load_failure(text("reason"), text("kind"), text("trace")),
-        stall_cause=text("stall_cause"), result=text("result"), group=text("group"), backoff=options.backoff,
-        timeout=options.timeout, keep_completed=options.keep_completed, keep_failed=options.keep_failed,
-        keep_logs=options.keep_logs, result_ttl=options.result_ttl, dedup=load_dedup(opts), breaker=options.breaker,
-        subject=options.subject, trace=options.trace, parent=parent,
-        on_failure=OnFailure.FAIL if parent is None else on_failure, parked=time("parked"), deferred=text("deferred"),
-        ready=time("ready"), logs=tuple(logs), errors=load_errors(text("errors")),
-        children=_children(prefix, lists, text("children")), held=None if held is None else _held(*held), wire=opts,
-    )  # fmt: skip
+        added_at=moment(text("added_at")),
+        started_at=time("started_at"),
+        finished_at=_ended(state, score, time),
+        expires_at=time("expires"),
+        worker=text("worker"),
+        metadata=text("metadata"),
+        checkpoint=text("checkpoint"),
+        progress=text("progress"),
+        failure=load_failure(text("reason"), text("kind"), text("trace")),
+        stall_cause=text("stall_cause"),
+        result=text("result"),
+        group=text("group"),
+        backoff=options.backoff,
+        timeout=options.timeout,
+        keep_completed=options.keep_completed,
+        keep_failed=options.keep_failed,
+        keep_logs=options.keep_logs,
+        result_ttl=options.result_ttl,
+        dedup=load_dedup(opts),
+        breaker=options.breaker,
+        subject=options.subject,
+        trace=options.trace,
+        parent=parent,
+        on_failure=OnFailure.FAIL if parent is None else on_failure,
+        parked=time("parked"),
+        deferred=text("deferred"),
+        ready=time("ready"),
+        logs=tuple(logs),
+        errors=load_errors(text("errors")),
+        children=_children(prefix, lists, text("children")),
+        held=None if held is None else _held(*held),
+        wire=opts,
+    )
 
 
 def _ended(state: State, score: str | None, time: Callable[[str], int | None]) -> int | None:
@@ -336,21 +398,38 @@ def _kept(found: Mapping[str, str]) -> NewJob:
     except InvalidName:
         chosen = None
     return NewJob(
-        name=found[FIELDS["name"]], data=found.get(FIELDS["data"], "{}"), id=chosen,
-        delay=0 if due else number(given.get("delay"), MAX_DELAY), due=None if due is None else moment(due),
-        priority=number(given.get("priority"), MAX_PRIORITY), lifo=given.get("lifo") is True, attempts=options.attempts,
-        backoff=options.backoff, timeout=options.timeout, expires=None if expires is None else number(expires),
-        keep_completed=options.keep_completed, keep_failed=options.keep_failed, keep_logs=options.keep_logs,
-        result_ttl=options.result_ttl, metadata=found.get(FIELDS["metadata"]), dedup=load_dedup(opts),
-        breaker=options.breaker, subject=options.subject, group=found.get(FIELDS["group"]),
+        name=found[FIELDS["name"]],
+        data=found.get(FIELDS["data"], "{}"),
+        id=chosen,
+        delay=0 if due else number(given.get("delay"), MAX_DELAY),
+        due=None if due is None else moment(due),
+        priority=number(given.get("priority"), MAX_PRIORITY),
+        lifo=given.get("lifo") is True,
+        attempts=options.attempts,
+        backoff=options.backoff,
+        timeout=options.timeout,
+        expires=None if expires is None else number(expires),
+        keep_completed=options.keep_completed,
+        keep_failed=options.keep_failed,
+        keep_logs=options.keep_logs,
+        result_ttl=options.result_ttl,
+        metadata=found.get(FIELDS["metadata"]),
+        dedup=load_dedup(opts),
+        breaker=options.breaker,
+        subject=options.subject,
+        group=found.get(FIELDS["group"]),
         trace=options.trace,
-    )  # fmt: skip
+    )
 
 
 def _letter(
-    prefix: str, row: Sequence[Any], lists: Sequence[Any] | None, logs: Sequence[str], errors: str | None,
+    prefix: str,
+    row: Sequence[Any],
+    lists: Sequence[Any] | None,
+    logs: Sequence[str],
+    errors: str | None,
     names: str | None,
-) -> TransferDeadLetter:  # fmt: skip
+) -> TransferDeadLetter:
     return TransferDeadLetter(letter_of(row), _children(prefix, lists, names), tuple(logs), load_errors(errors))
 
 
@@ -359,27 +438,38 @@ def _schedule(queue: str, row: Sequence[Any], waits: int, last: str | None) -> T
 
 
 def _settings(
-    queue: str, paused: str, settings: Sequence[Any], counted: Sequence[Any], own: Sequence[str], starts: Sequence[str],
+    queue: str,
+    paused: str,
+    settings: Sequence[Any],
+    counted: Sequence[Any],
+    own: Sequence[str],
+    starts: Sequence[str],
     of_groups: Sequence[Any],
-) -> TransferSettings:  # fmt: skip
+) -> TransferSettings:
     *known, by_hand, declared = settings
     read = settings_of([None, *known, None])
     limits = {name: (GroupLimits.load(text.rstrip("p")), text.endswith("p")) for name, text in _paired(own)}
     return TransferSettings(
-        queue=queue, paused=paused == "1", concurrency=read.concurrency, rate=read.rate, max_waiting=read.max_waiting,
-        held_till=read.held_till, groups_set=None if by_hand is None else GroupLimits.load(by_hand),
-        groups_declared=None if declared is None else GroupLimits.load(declared), groups=limits,
-        numbers=number(counted[0]), fences=number(counted[1]), starts=tuple(map(_start, starts)),
+        queue=queue,
+        paused=paused == "1",
+        concurrency=read.concurrency,
+        rate=read.rate,
+        max_waiting=read.max_waiting,
+        held_till=read.held_till,
+        groups_set=None if by_hand is None else GroupLimits.load(by_hand),
+        groups_declared=None if declared is None else GroupLimits.load(declared),
+        groups=limits,
+        numbers=number(counted[0]),
+        fences=number(counted[1]),
+        starts=tuple(map(_start, starts)),
         group_starts=_starts(of_groups),
-    )  # fmt: skip
+    )
 
 
 def _starts(of_groups: Sequence[Any]) -> dict[str, tuple[tuple[int, int], ...]]:
     """By group; times and counts by turns."""
     names, flats = of_groups[::2], of_groups[1::2]
-    return {
-        name: tuple(zip(flat[::2], flat[1::2], strict=True)) for name, flat in zip(names, flats, strict=True)
-    }  # fmt: skip
+    return {name: tuple(zip(flat[::2], flat[1::2], strict=True)) for name, flat in zip(names, flats, strict=True)}
 
 
 def _start(member: str) -> tuple[int, int]:
@@ -389,23 +479,30 @@ def _start(member: str) -> tuple[int, int]:
 
 
 def _ledger(
-    now: int, queue: str, completed: Sequence[Any], failed: Sequence[Any], runs: Sequence[Sequence[Any]],
-    past: Sequence[str], all_time: Sequence[str], results: Sequence[Any], keys: Sequence[Any],
-) -> TransferRecords:  # fmt: skip
+    now: int,
+    queue: str,
+    completed: Sequence[Any],
+    failed: Sequence[Any],
+    runs: Sequence[Sequence[Any]],
+    past: Sequence[str],
+    all_time: Sequence[str],
+    results: Sequence[Any],
+    keys: Sequence[Any],
+) -> TransferRecords:
     this = now // 60_000
     both = zip(minutes_of(completed, this, MINUTES), minutes_of(failed, this, MINUTES), strict=True)
     first, total = this - MINUTES + 1, _total(all_time)
     return TransferRecords(
-        queue=queue, completed=number(completed[0]), failed=number(failed[0]),
+        queue=queue,
+        completed=number(completed[0]),
+        failed=number(failed[0]),
         cancelled=total.get((0, 0), {}).get(CANCELLED, 0),
         minutes=tuple((first + n, good, lost) for n, (good, lost) in enumerate(both) if good or lost),
-        runs=tuple(
-            run_of(ending, row) for ending, rows in zip(RunStatus, runs, strict=True) for row in reversed(rows)
-        ),
+        runs=tuple(run_of(ending, row) for ending, rows in zip(RunStatus, runs, strict=True) for row in reversed(rows)),
         slices=dict(_slices(past, this)) | total,
         results=tuple((job, number(till), cause, text) for job, till, cause, text in results),
         keys=tuple((key, owner, number(till)) for key, owner, till in keys),
-    )  # fmt: skip
+    )
 
 
 def _slices(past: Sequence[str], this: int) -> Iterator[tuple[tuple[int, int], dict[str, int]]]:

@@ -108,8 +108,10 @@ class QueueRow:
 
 # place -> the column that counts it
 COUNTERS = {place: state.value for place, state in STATE_OF.items()} | {
-    Place.SUSPECT: "suspects", Place.PARKED_SUSPECT: "parked", Place.PARKED: "parked",
-}  # fmt: skip
+    Place.SUSPECT: "suspects",
+    Place.PARKED_SUSPECT: "parked",
+    Place.PARKED: "parked",
+}
 _SAVED = attrgetter(*(name for name in QueueRow.__slots__ if name not in {"key", "name"}), "key")
 check_columns(_FIND, QueueRow.__slots__)
 

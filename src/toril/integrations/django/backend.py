@@ -46,11 +46,19 @@ def result_of(record: JobRecord, backend: str) -> TaskResult[Any]:
     sent = record.data
     status = _STATUS.get(record.state, TaskResultStatus.READY)
     result: TaskResult[Any] = TaskResult(
-        task=_task(record, sent), id=f"{record.queue}:{record.id}", status=status, backend=backend,
-        enqueued_at=record.added_at, started_at=record.started_at, args=sent["args"],
-        finished_at=record.finished_at, last_attempted_at=record.started_at, kwargs=sent["kwargs"],
-        errors=_errors(record), worker_ids=_workers(record),
-    )  # fmt: skip
+        task=_task(record, sent),
+        id=f"{record.queue}:{record.id}",
+        status=status,
+        backend=backend,
+        enqueued_at=record.added_at,
+        started_at=record.started_at,
+        args=sent["args"],
+        finished_at=record.finished_at,
+        last_attempted_at=record.started_at,
+        kwargs=sent["kwargs"],
+        errors=_errors(record),
+        worker_ids=_workers(record),
+    )
     if status is TaskResultStatus.SUCCESSFUL and record.result is not None:
         object.__setattr__(result, "_return_value", record.result)
     return result
@@ -96,10 +104,19 @@ class TorilBackend(BaseTaskBackend):
         self.validate_task(task)
         job_id = get_random_string(32)
         result: TaskResult[Any] = TaskResult(
-            task=task, id=f"{task.queue_name}:{job_id}", status=TaskResultStatus.READY, enqueued_at=timezone.now(),
-            started_at=None, finished_at=None, last_attempted_at=None, args=list(args), kwargs=dict(kwargs),
-            backend=self.alias, errors=[], worker_ids=[],
-        )  # fmt: skip
+            task=task,
+            id=f"{task.queue_name}:{job_id}",
+            status=TaskResultStatus.READY,
+            enqueued_at=timezone.now(),
+            started_at=None,
+            finished_at=None,
+            last_attempted_at=None,
+            args=list(args),
+            kwargs=dict(kwargs),
+            backend=self.alias,
+            errors=[],
+            worker_ids=[],
+        )
         planned = self._planned(task, result, job_id)
         if self.options.get("ON_COMMIT", False):
             transaction.on_commit(partial(self._add, planned, result))

@@ -106,10 +106,19 @@ def _run(backend: TorilBackend, ctx: SyncJobContext[Any]) -> Any:
 def _running(backend: TorilBackend, task: Task[Any, Any], ctx: SyncJobContext[Any]) -> TaskResult[Any]:
     now = timezone.now()
     return TaskResult(
-        task=task.using(queue_name=ctx.queue_name), id=f"{ctx.queue_name}:{ctx.job_id}", backend=backend.alias,
-        status=TaskResultStatus.RUNNING, enqueued_at=None, started_at=now, finished_at=None, last_attempted_at=now,
-        args=ctx.data["args"], kwargs=ctx.data["kwargs"], errors=[], worker_ids=[worker_id()] * ctx.attempt,
-    )  # fmt: skip
+        task=task.using(queue_name=ctx.queue_name),
+        id=f"{ctx.queue_name}:{ctx.job_id}",
+        backend=backend.alias,
+        status=TaskResultStatus.RUNNING,
+        enqueued_at=None,
+        started_at=now,
+        finished_at=None,
+        last_attempted_at=now,
+        args=ctx.data["args"],
+        kwargs=ctx.data["kwargs"],
+        errors=[],
+        worker_ids=[worker_id()] * ctx.attempt,
+    )
 
 
 def _note(ctx: SyncJobContext[Any], error: BaseException) -> None:

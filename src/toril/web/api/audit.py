@@ -58,7 +58,11 @@ def _has(entry: AuditEntry, text: str) -> bool:
 
 AUDIT: Final = (
     Endpoint(
-        method="GET", path="/audit", role=Role.ADMIN, run=list_audit, query=Noted,
+        method="GET",
+        path="/audit",
+        role=Role.ADMIN,
+        run=list_audit,
+        query=Noted,
         does="What was changed over HTTP, by whom, the last first; `text` says it in words.",
     ),
-)  # fmt: skip
+)

@@ -40,13 +40,25 @@ async def reset_breaker(asking: Request) -> dict[str, Any]:
 
 BREAKERS: Final = (
     Endpoint(
-        method="GET", path="/breakers", role=Role.READ, run=list_breakers, does="All that something is known of.",
+        method="GET",
+        path="/breakers",
+        role=Role.READ,
+        run=list_breakers,
+        does="All that something is known of.",
     ),
     Endpoint(
-        method="POST", path="/breakers/{key}/trip", role=Role.OPERATE, run=trip_breaker, body=TripForm,
+        method="POST",
+        path="/breakers/{key}/trip",
+        role=Role.OPERATE,
+        run=trip_breaker,
+        body=TripForm,
         does="Open one by hand.",
     ),
     Endpoint(
-        method="POST", path="/breakers/{key}/reset", role=Role.OPERATE, run=reset_breaker, does="Close one by hand.",
+        method="POST",
+        path="/breakers/{key}/reset",
+        role=Role.OPERATE,
+        run=reset_breaker,
+        does="Close one by hand.",
     ),
-)  # fmt: skip
+)

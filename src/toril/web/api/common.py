@@ -91,9 +91,11 @@ AnyDuration = Annotated[
     WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, _WRITTEN]}),
 ]
 PositiveDuration = Annotated[
-    float, Field(gt=0), BeforeValidator(_seconds),
+    float,
+    Field(gt=0),
+    BeforeValidator(_seconds),
     WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, _WRITTEN]}),
-]  # fmt: skip
+]
 
 
 class SearchQuery(Form):
@@ -114,9 +116,16 @@ class SearchQuery(Form):
 
     def filter(self) -> JobFilter:
         return JobFilter(
-            text=self.q, name=self.name, error=self.error, key=self.key, worker=self.worker, ending=self.ending,
-            group=self.group, subject=self.subject, until=moment(self.asked_at),
-        )  # fmt: skip
+            text=self.q,
+            name=self.name,
+            error=self.error,
+            key=self.key,
+            worker=self.worker,
+            ending=self.ending,
+            group=self.group,
+            subject=self.subject,
+            until=moment(self.asked_at),
+        )
 
 
 class PageQuery(Form):

@@ -57,10 +57,18 @@ class DeadLetterQuery(Form):
             moment = datetime.fromtimestamp((until + 1) / 1000, UTC)
             before = moment if before is None else min(before, moment)
         return DeadLetterFilter(
-            queue=self.queue, name=self.name, error=self.error, kind=self.kind, key=self.key, text=self.q,
-            cause=None if self.cause is None else Cause(self.cause), after=self.after, before=before, group=self.group,
+            queue=self.queue,
+            name=self.name,
+            error=self.error,
+            kind=self.kind,
+            key=self.key,
+            text=self.q,
+            cause=None if self.cause is None else Cause(self.cause),
+            after=self.after,
+            before=before,
+            group=self.group,
             subject=self.subject,
-        )  # fmt: skip
+        )
 
 
 class DeadLetterCountQuery(DeadLetterQuery):

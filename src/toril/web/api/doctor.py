@@ -41,11 +41,19 @@ async def repair_store(asking: Request) -> dict[str, Any]:
 
 DOCTOR: Final = (
     Endpoint(
-        method="GET", path="/doctor", role=Role.READ, run=doctor_page, query=ScanQuery,
+        method="GET",
+        path="/doctor",
+        role=Role.READ,
+        run=doctor_page,
+        query=ScanQuery,
         does="What is wrong with the store, a part at a time: ask again with the cursor until there is none.",
     ),
     Endpoint(
-        method="POST", path="/doctor/repair", role=Role.ADMIN, run=repair_store, body=RepairForm,
+        method="POST",
+        path="/doctor/repair",
+        role=Role.ADMIN,
+        run=repair_store,
+        body=RepairForm,
         does="Mend what can be mended, a part at a time: ask again with the cursor until there is none.",
     ),
-)  # fmt: skip
+)

@@ -47,11 +47,18 @@ def _document(queue: str, event: EventRow, seen: Redaction) -> dict[str, Any]:
 
 EVENTS: Final = (
     Endpoint(
-        method="GET", path="/queues/{queue}/events", role=Role.READ, run=list_events, query=EventQuery,
+        method="GET",
+        path="/queues/{queue}/events",
+        role=Role.READ,
+        run=list_events,
+        query=EventQuery,
         does="What happened in a queue; ask again after `last`. `gap` says that some was trimmed away unseen.",
     ),
     Endpoint(
-        method="GET", path="/queues/{queue}/jobs/{id}/history", role=Role.READ, run=job_history,
+        method="GET",
+        path="/queues/{queue}/jobs/{id}/history",
+        role=Role.READ,
+        run=job_history,
         does="What is still known to have happened to a job.",
     ),
-)  # fmt: skip
+)

@@ -87,7 +87,11 @@ def _data(app: App, record: JobRow) -> Any:
 
 FLOWS: Final = (
     Endpoint(
-        method="GET", path="/flows", role=Role.READ, run=list_flows, query=OpenFlowQuery,
+        method="GET",
+        path="/flows",
+        role=Role.READ,
+        run=list_flows,
+        query=OpenFlowQuery,
         does="Flows under way, by the job at their top.",
     ),
-)  # fmt: skip
+)

@@ -144,9 +144,14 @@ def _hit(found: Job[Any]) -> dict[str, Any]:
 
 async def _letters(app: App, where: JobFilter) -> _Found:
     meant = DeadLetterFilter(
-        name=where.name, error=where.error, key=where.key, text=where.text, group=where.group, subject=where.subject,
+        name=where.name,
+        error=where.error,
+        key=where.key,
+        text=where.text,
+        group=where.group,
+        subject=where.subject,
         before=where.until,
-    )  # fmt: skip
+    )
     found = await app.dead_letters.rows(meant, limit=_HITS, patience=_EACH)
     letters = [each for each in found.items if where.worker in {None, each.worker}]
     return _Found([_hit(app.dead_letters.as_job(each)) for each in letters], found.looked, found.cursor is not None)
@@ -159,12 +164,18 @@ async def _runs(app: App, queue: Queue, ending: RunStatus, where: JobFilter) -> 
     fitting = [run for run in runs if where.fits(search.seen_run(run))]
     hits = [
         {
-            "queue": queue.name, "id": run.id, "name": run.name, "state": run.ending.value, "dead_letter": None,
-            "at": run.finished_at, "text": compact(run_document(app, queue.name, run)["text"], _TEXT), "group": None,
+            "queue": queue.name,
+            "id": run.id,
+            "name": run.name,
+            "state": run.ending.value,
+            "dead_letter": None,
+            "at": run.finished_at,
+            "text": compact(run_document(app, queue.name, run)["text"], _TEXT),
+            "group": None,
             "subject": run.subject,
         }
         for run in fitting[:_HITS]
-    ]  # fmt: skip
+    ]
     return _Found(hits, len(runs), more=len(fitting) > _HITS)
 
 
@@ -183,8 +194,12 @@ async def named(app: App, queues: Sequence[str], identity: str) -> tuple[list[di
 
 SEARCH: Final = (
     Endpoint(
-        method="GET", path="/search", role=Role.READ, run=search_jobs, query=SearchEverywhereQuery,
+        method="GET",
+        path="/search",
+        role=Role.READ,
+        run=search_jobs,
+        query=SearchEverywhereQuery,
         does="Jobs, dead letters and run records of all queues, the newest of each place first, as far as a moment "
         "reaches; go on with the cursor.",
     ),
-)  # fmt: skip
+)

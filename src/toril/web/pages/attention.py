@@ -64,27 +64,45 @@ def _told(need: Need) -> ProblemLine:
     match need:
         case NoWorker(queue, since, waiting, growth):
             return ProblemLine(
-                cls=cls, icon=icon, since=since, statement=(_queue(queue), " has no worker"),
-                cause=(f"{_waits(waiting)}{_more(growth)}.",), button="See workers", to=("workers",),
-            )  # fmt: skip
+                cls=cls,
+                icon=icon,
+                since=since,
+                statement=(_queue(queue), " has no worker"),
+                cause=(f"{_waits(waiting)}{_more(growth)}.",),
+                button="See workers",
+                to=("workers",),
+            )
         case HighFailureRate(queue, since, rate, usual, failed):
             return ProblemLine(
-                cls=cls, icon=icon, since=since, statement=(_queue(queue), f" fails {percent(rate)} of its jobs"),
-                cause=(f"{number(failed)} in 30 minutes; {_usually(usual)}.",), button="See failures",
-                to=("queues", queue), query={"state": "failed"},
-            )  # fmt: skip
+                cls=cls,
+                icon=icon,
+                since=since,
+                statement=(_queue(queue), f" fails {percent(rate)} of its jobs"),
+                cause=(f"{number(failed)} in 30 minutes; {_usually(usual)}.",),
+                button="See failures",
+                to=("queues", queue),
+                query={"state": "failed"},
+            )
         case CircuitOpen(key, since, till):
             return ProblemLine(
-                cls=cls, icon=icon, since=since or None, statement=("Circuit ", Name(key, ("breakers",)), " is open"),
+                cls=cls,
+                icon=icon,
+                since=since or None,
+                statement=("Circuit ", Name(key, ("breakers",)), " is open"),
                 cause=("Its jobs are put off, no attempt is spent. Next probe ", Name("", until=till), "."),
-                button="See circuit", to=("breakers",),
-            )  # fmt: skip
+                button="See circuit",
+                to=("breakers",),
+            )
         case StoreUnwell(_, finding):
             return ProblemLine(
-                cls=cls, icon=icon, since=None, statement=("The store is not well",),
+                cls=cls,
+                icon=icon,
+                since=None,
+                statement=("The store is not well",),
                 cause=(f"{finding.summary[:1].upper()}{finding.summary[1:]}. Fix: ", Name(finding.fix)),
-                button="See workers", to=("workers",),
-            )  # fmt: skip
+                button="See workers",
+                to=("workers",),
+            )
         case _:
             return _warned(need, cls, icon)
 
@@ -95,14 +113,20 @@ def _warned(need: Need, cls: str, icon: str) -> ProblemLine:
             slots = "All slots are busy" if busy else "Slots are free"
             grows = f", the backlog grows by {number(growth)} a minute" if growth and growth >= 1 else ""
             return ProblemLine(
-                cls=cls, icon=icon, since=since,
+                cls=cls,
+                icon=icon,
+                since=since,
                 statement=(_queue(queue), f" keeps jobs waiting for {span(wait * 1000)}"),
-                cause=(f"Its target is {span(target * 1000)}. {slots}{grows}.",), button="See waiting",
-                to=("queues", queue), query={"state": "waiting"},
-            )  # fmt: skip
+                cause=(f"Its target is {span(target * 1000)}. {slots}{grows}.",),
+                button="See waiting",
+                to=("queues", queue),
+                query={"state": "waiting"},
+            )
         case Stalling(queue, _, stalls):
             return ProblemLine(
-                cls=cls, icon=icon, since=None,
+                cls=cls,
+                icon=icon,
+                since=None,
                 statement=(f"{plural(stalls, 'job')} of ", _queue(queue), " stalled within an hour"),
                 cause=(
                     "Workers were killed, or stood still for longer than a lease. The jobs are run again, alone; one "
@@ -110,19 +134,29 @@ def _warned(need: Need, cls: str, icon: str) -> ProblemLine:
                 ),
                 button="See workers",
                 to=("workers",),
-            )  # fmt: skip
+            )
         case Paused(queue, since, waiting, by):
             return ProblemLine(
-                cls="paused", icon="paused", since=since, statement=(_queue(queue), " is paused"),
-                cause=(*(("By ", Name(by), ". ") if by else ()), f"{_waits(waiting)}."), button="Resume", act="resume",
-                at=("queues", queue), on=queue,
-            )  # fmt: skip
+                cls="paused",
+                icon="paused",
+                since=since,
+                statement=(_queue(queue), " is paused"),
+                cause=(*(("By ", Name(by), ". ") if by else ()), f"{_waits(waiting)}."),
+                button="Resume",
+                act="resume",
+                at=("queues", queue),
+                on=queue,
+            )
         case ManyDeadLetters(_, letters):
             return ProblemLine(
-                cls=cls, icon=icon, since=None, statement=("Dead letters pile up",),
+                cls=cls,
+                icon=icon,
+                since=None,
+                statement=("Dead letters pile up",),
                 cause=(f"{number(letters)}{' or more' if letters >= 100 else ''} jobs gave up in the last hour.",),
-                button="See dead letters", to=("dead",),
-            )  # fmt: skip
+                button="See dead letters",
+                to=("dead",),
+            )
         case _:
             raise LookupError(f"there are no words for {need!r}")
 

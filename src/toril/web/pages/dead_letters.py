@@ -64,9 +64,16 @@ def _meant(view: DeadView, now: int) -> tuple[DeadLetterFilter, dict[str, str]]:
     given = {name: text for name, text in (body | ({"error": view.error} if view.error else {})).items() if text}
     after = datetime.fromtimestamp(now / 1000, UTC) - _BACK[view.since] if view.since else None
     where = DeadLetterFilter(
-        queue=given.get("queue"), kind=given.get("kind"), error=given.get("error"), name=given.get("name"),
-        key=given.get("key"), text=given.get("q"), group=given.get("group"), subject=given.get("subject"), after=after,
-    )  # fmt: skip
+        queue=given.get("queue"),
+        kind=given.get("kind"),
+        error=given.get("error"),
+        name=given.get("name"),
+        key=given.get("key"),
+        text=given.get("q"),
+        group=given.get("group"),
+        subject=given.get("subject"),
+        after=after,
+    )
     return where, given | ({"after": after.isoformat()} if after else {})
 
 
@@ -92,11 +99,13 @@ def _groups(app: App, letters: tuple[DeadLetterRow, ...], view: DeadView) -> lis
     seen = app.redaction
     failed = [
         FailureSample(
-            each.queue, each.failure.kind,
-            redacted(seen.text(each.failure.reason, "error", each.queue, each.name) or ""), each.failed_at,
+            each.queue,
+            each.failure.kind,
+            redacted(seen.text(each.failure.reason, "error", each.queue, each.name) or ""),
+            each.failed_at,
         )
         for each in letters
-    ]  # fmt: skip
+    ]
     found = grouped(failed)[:_GROUPS]
     most = max((group.count for group in found), default=1)
     return [_facet(group, most, view) for group in found]

@@ -44,9 +44,10 @@ class EndedFlowRuns:
     def tops(self) -> list[JobRef]:
         """The jobs at the tops of flows that have ended, the last first."""
         found = [
-            ref for ref, run in self.runs.items()
+            ref
+            for ref, run in self.runs.items()
             if run.parent is None or (run.parent not in self.runs and ref in self.children)
-        ]  # fmt: skip
+        ]
         return sorted(found, key=lambda ref: -self.runs[ref].finished_at)
 
     def top(self, ref: JobRef) -> JobRef:
@@ -88,10 +89,14 @@ class EndedFlowRuns:
         done = endings.count(RunStatus.COMPLETED)
         children = [self._tree(each, depth - 1, width, there) for each in below[:width]] if depth > 0 else []
         return FlowTree(
-            queue=ref.queue, id=ref.id, name=None if run is None else run.name, state=_state(run),
-            ending=None if run is None else run.ending, family=ChildCounts(completed=done, failed=len(endings) - done),
+            queue=ref.queue,
+            id=ref.id,
+            name=None if run is None else run.name,
+            state=_state(run),
+            ending=None if run is None else run.ending,
+            family=ChildCounts(completed=done, failed=len(endings) - done),
             children=tuple(children),
-        )  # fmt: skip
+        )
 
 
 def _state(run: RunRow | None) -> State | None:
@@ -326,9 +331,13 @@ def _line(tree: FlowTree, rails: Rails, record: JobRow | RunRow | None, start: i
             running = "active" if look[0] in ("delayed", "wait") else look[0]
             parts = [("wait", record.added_at, began), (running, began, over)]
     return FlowRow(
-        tree=tree, rails=rails, look=look, record=record, bars=bars(parts, start, end),
+        tree=tree,
+        rails=rails,
+        look=look,
+        record=record,
+        bars=bars(parts, start, end),
         unseen=max(0, tree.family.total - len(tree.children)),
-    )  # fmt: skip
+    )
 
 
 def _has_failed(line: FlowRow) -> bool:

@@ -175,11 +175,14 @@ async def attempts_of(job: Job[Any]) -> list[Attempt]:
     """Those that failed, the last first."""
     return [
         Attempt(
-            number=each["attempt"], at=each["at"], kind=each["error_kind"], error=each["error"],
+            number=each["attempt"],
+            at=each["at"],
+            kind=each["error_kind"],
+            error=each["error"],
             traceback=lines_of(each["traceback"]),
         )
         for each in reversed(await attempt_errors(job))
-    ]  # fmt: skip
+    ]
 
 
 async def log_of(job: Job[Any]) -> list[str]:

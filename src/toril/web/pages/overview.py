@@ -78,9 +78,15 @@ def _row(each: QueueOverview, around: FleetStatus) -> OverviewRow:
     way = trend(facts.waiting, facts.growth)
     growth = f"{'growing' if way > 0 else 'shrinking'} by {number(abs(facts.growth or 0))} a minute"
     return OverviewRow(
-        hour=each, facts=facts, spark=spark(each.completed, each.failed), cls=cls, icon=icon, trend=way, growth=growth,
+        hour=each,
+        facts=facts,
+        spark=spark(each.completed, each.failed),
+        cls=cls,
+        icon=icon,
+        trend=way,
+        growth=growth,
         slow=each.waits_too_long,
-    )  # fmt: skip
+    )
 
 
 def _urgency(row: OverviewRow) -> tuple[int, float, str]:

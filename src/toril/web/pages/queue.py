@@ -120,8 +120,10 @@ async def listed(
     body = {"state": state.value, **asked.body(), "asked_at": match.asked_at}
     rows = [_row(job, asking.around.now) for job in jobs.items]
     return _table("jobs", rows, jobs.cursor or (_LETTERS if buried else None), match) | {
-        "filter": body, "about": _about(found.name, LOOKS[state].key, asked), "bulk": _BULK.get(state, ""),
-    }  # fmt: skip
+        "filter": body,
+        "about": _about(found.name, LOOKS[state].key, asked),
+        "bulk": _BULK.get(state, ""),
+    }
 
 
 async def remembered(asking: PageRequest, found: Queue, ending: RunStatus, asked: SearchTerms) -> dict[str, Any]:
@@ -149,9 +151,14 @@ async def _matches(asking: PageRequest, found: Queue, state: State, asked: Searc
 def _buried(found: Queue, asked: SearchTerms) -> DeadLetterFilter:
     chosen = asked.filter
     return DeadLetterFilter(
-        queue=found.name, name=chosen.name, error=chosen.error, key=chosen.key, text=chosen.text, group=chosen.group,
+        queue=found.name,
+        name=chosen.name,
+        error=chosen.error,
+        key=chosen.key,
+        text=chosen.text,
+        group=chosen.group,
         subject=chosen.subject,
-    )  # fmt: skip
+    )
 
 
 async def _letters_meant(asking: PageRequest, where: DeadLetterFilter) -> ListedCount:
@@ -171,8 +178,10 @@ async def _letters(asking: PageRequest, found: Queue, asked: SearchTerms) -> dic
     body = {"where": {"queue": found.name, **asked.body()}, "asked_at": match.asked_at}
     rows = [_letter(asking, letter) for letter in page.items]
     return _table("letters", rows, None if page.cursor is None else _LETTERS + page.cursor, match) | {
-        "filter": body, "about": _about(found.name, "failed", asked), "bulk": "replay discard",
-    }  # fmt: skip
+        "filter": body,
+        "about": _about(found.name, "failed", asked),
+        "bulk": "replay discard",
+    }
 
 
 def _about(queue: str, state: str, asked: SearchTerms) -> str:
@@ -251,8 +260,15 @@ def _run(asking: PageRequest, found: Queue, run: RunRow) -> dict[str, Any]:
 
 
 Tab: TypeAlias = Literal[
-    "waiting", "prioritized", "active", "delayed", "children", "completed", "failed", "cancelled",
-]  # fmt: skip
+    "waiting",
+    "prioritized",
+    "active",
+    "delayed",
+    "children",
+    "completed",
+    "failed",
+    "cancelled",
+]
 
 _A_PAGE: Final = 50
 _NAMES: Final = 8  # job names that are listed, if not all are wanted

@@ -83,10 +83,12 @@ def _row(view: ScheduleRow, times: Times, seen: Redaction) -> dict[str, Any]:
     zoned = schedule["cron"] is not None and schedule["tz"] != "UTC"
     rules = [_OVERLAPS[schedule["overlap"]], _CATCHES_UP[schedule["catch_up"]], *([_CLOCKS] if zoned else [])]
     return schedule | {
-        "last": max(times)[0] if times else None, "runs_drawn": last_runs(times), "rules": " ".join(rules),
+        "last": max(times)[0] if times else None,
+        "runs_drawn": last_runs(times),
+        "rules": " ".join(rules),
         "zone": schedule["tz"].rpartition("/")[2].replace("_", " ") if zoned else "",
         "coming": [(at, _written(at, schedule["tz"])) for at in upcoming(view)],
-    }  # fmt: skip
+    }
 
 
 def _written(ms: int, tz: str) -> str:

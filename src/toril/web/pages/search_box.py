@@ -45,9 +45,13 @@ def typed(text: str, error: str | None = None) -> SearchTerms:
         elif word:
             plain.append(word)
     chosen = JobFilter(
-        text=" ".join(plain) or None, name=found.get("name"), error=found.get("error") or error or None,
-        key=found.get("key"), group=found.get("group"), subject=found.get("subject"),
-    )  # fmt: skip
+        text=" ".join(plain) or None,
+        name=found.get("name"),
+        error=found.get("error") or error or None,
+        key=found.get("key"),
+        group=found.get("group"),
+        subject=found.get("subject"),
+    )
     return SearchTerms(chosen, found.get("id"))
 
 

@@ -47,10 +47,13 @@ def _fits(worker: dict[str, Any], text: str) -> bool:
 def _row(worker: dict[str, Any], now: int, newest: str) -> dict[str, Any]:
     look, word = _state(worker, now)
     return worker | {
-        "look": look, "word": word, "cells": slots(worker["running"], worker["slots"]),
-        "slow": worker["loop_lag_ms"] > _SLOW, "old": worker["version"] != newest,
+        "look": look,
+        "word": word,
+        "cells": slots(worker["running"], worker["slots"]),
+        "slow": worker["loop_lag_ms"] > _SLOW,
+        "old": worker["version"] != newest,
         "acts": "ending" if "stop" in worker["orders"] else "muted" if "quiet" in worker["orders"] else "worker",
-    }  # fmt: skip
+    }
 
 
 def _state(worker: dict[str, Any], now: int) -> tuple[dict[str, str], str]:

@@ -79,8 +79,9 @@ def uncertain(server: str, error: Unconfirmed, ids: Sequence[str]) -> AddUncerta
     what = f"job {ids[0]!r} is" if len(ids) == 1 else f"jobs {ids[0]!r} to {ids[-1]!r} are"
     return AddUncertain(
         f"{what} stored in {server}, but {error}, so a failover may lose it; adding again with the same job_id is "
-        "safe, and without one stores it a second time", job_ids=ids,
-    )  # fmt: skip
+        "safe, and without one stores it a second time",
+        job_ids=ids,
+    )
 
 
 _Once: TypeAlias = Callable[[float, tuple[Any, ...], Script | None], Awaitable[Any]]

@@ -250,8 +250,9 @@ class Topology:
         if self._place not in (None, place):
             _log.warning(
                 "the store has moved to %s:%s; what it had not heard from the one before is gone, and jobs that had "
-                "ended since may run again", *place,
-            )  # fmt: skip
+                "ended since may run again",
+                *place,
+            )
         self._place = place
         self._lines[line] = place
         loop = asyncio.get_running_loop()

@@ -25,10 +25,12 @@ class Command(BaseCommand):
     def handle(self, *_: Any, arguments: list[str], **__: Any) -> None:
         app = get_app()
         os.environ |= {
-            "TORIL_APP": "toril.integrations.django.worker:app", "TORIL_URL": app.url, "TORIL_PREFIX": app.prefix,
+            "TORIL_APP": "toril.integrations.django.worker:app",
+            "TORIL_URL": app.url,
+            "TORIL_PREFIX": app.prefix,
             # Worker processes find what this one finds: the folder of manage.py need not be the current one.
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        }  # fmt: skip
+        }
         try:
             toril.main(arguments, prog_name="manage.py toril")
         except SystemExit as ended:
