@@ -113,6 +113,13 @@ def test_a_queue_that_a_worker_serves_is_listed_before_its_first_job(toril: Tori
     assert "did you mean 'email'?" in toril("jobs", "emial", code=1).stderr
 
 
+def test_a_sign_of_life_with_a_name_that_no_queue_can_have_hides_no_queue(toril: Toril, url: str) -> None:
+    beat = Heartbeat(worker="w", queues=["email", "<b>{}</b>"], slots=3, running=0)
+    on(url, lambda app: app.store.heartbeat(beat, ttl=600_000))
+
+    assert [listed["queue"] for listed in documents(toril("queues", "--json").stdout)] == ["email"]
+
+
 def test_a_job_gets_what_the_workers_of_its_queue_declare(toril: Toril, url: str) -> None:
     alone = toril("add", "--create", "email", "greet", "--job-id", "alone")
     said = declared("greet", max_attempts=2, keep_failed=Keep(7))

@@ -210,6 +210,63 @@ async def test_every_worker_was_told_to_claim_nothing_more(timed: Timed) -> None
     assert none_listens.facts == {"queue": "q", "workers": ["a", "b"]}
 
 
+async def test_a_worker_is_quiet_also_after_it_has_heard_of_it(timed: Timed) -> None:
+    async with stage(timed) as (at, _):
+        (worker,) = await at.app.workers()
+        await at.app.quiet_worker(worker.id)
+        for _ in range(3):  # heartbeats: with the second one the order itself is forgotten
+            before = worker.seen_at
+            while worker.seen_at == before:
+                at.test.clock.advance(1_000)
+                await asyncio.sleep(0.001)
+                (worker,) = await at.app.workers()
+        job = await at.queue.add("hold")
+
+        answer = await at.queue.why(job.id)
+
+    assert worker.orders == ("quiet",)
+    assert answer.reason == "quiet"
+
+
+async def test_a_job_beside_one_that_has_stalled_and_runs_alone(timed: Timed) -> None:
+    """The worker starts nothing in its other queues either, and its free slots are no use."""
+    app = App("memory://")
+    started, go = asyncio.Event(), asyncio.Event()
+
+    async def hold(ctx: JobContext[None]) -> None:
+        started.set()
+        await go.wait()
+
+    async def short(ctx: JobContext[None]) -> None: ...
+
+    stalled, other = app.queue("stalled", {"hold": hold}), app.queue("other", {"short": short}, concurrency=5)
+    async with timed(app) as test:
+        await stalled.add("hold")
+        dead = Claim(want=1, token="t", lease=1_000, worker="dead")
+        await app.store.exchange("stalled", [], dead)
+        test.clock.advance(2_000)
+        await app.store.recover("stalled")
+        working = asyncio.ensure_future(app.run())
+        await started.wait()
+        while not any(each.isolates for each in await app.store.workers()):
+            test.clock.advance(500)
+            await asyncio.sleep(0.001)
+        job = await other.add("short")
+
+        answer = await other.why(job.id)
+
+        go.set()
+        while (await other.counts()).waiting:  # noqa: ASYNC110 - it runs once the other has ended
+            await asyncio.sleep(0.001)
+        app.stop()
+        await working
+
+    assert answer.reason == "isolated"
+    assert answer.sentence.startswith(
+        "The workers of queue other start nothing until a job that has stalled has run alone"
+    )
+
+
 async def test_no_living_worker_has_a_handler(timed: Timed) -> None:
     async with stage(timed, unknown="release", concurrency=2) as (at, _):
         held = await at.queue.add("hold")

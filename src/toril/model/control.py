@@ -186,9 +186,10 @@ class Heartbeat:
     """A worker's sign of life. `heard` names the orders that it has received; others come again. `lag` is by how many
     ms its loop was late of late. `queue_slots` are the slots of each queue, and how many of them are in use. `stacks`
     are the answers to those who asked where a job is. `silent` is for how many ms its loop has not moved: its
-    supervisor says so, and speaks for it. `again`: it has given one before, so a store that does not know it was
-    emptied. `declares` has what its code says of its queues, in the first one and when that has changed; None: as
-    before."""
+    supervisor says so, and speaks for it. `obeys` are the orders that it goes by from now on. `isolates` says that it
+    claims nothing, because a job that has stalled runs alone in it or is about to. `again`: it has given one before,
+    so a store that does not know it was emptied. `declares` has what its code says of its queues, in the first one and
+    when that has changed; None: as before."""
 
     worker: str
     queues: Sequence[str]
@@ -203,6 +204,8 @@ class Heartbeat:
     queue_slots: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     stacks: Mapping[str, str] = field(default_factory=dict)
     silent: int = 0
+    obeys: Sequence[WorkerCommand] = ()
+    isolates: bool = False
     again: bool = False
     declares: Mapping[str, Declaration] | None = None
 

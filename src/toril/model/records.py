@@ -1,5 +1,6 @@
 """What readers see: `JobRow`, `RunRecord`, `Page`, `Counts`, events, workers, audit entries."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -7,7 +8,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from toril.errors import InvalidOption, preview
 from toril.model.attempts import CANCELLED_KIND, Cancelled, Completed, Failed, Failure
-from toril.model.control import Settings
+from toril.model.control import Settings, StackRequest
 from toril.model.flows import ChildCounts, JobRef
 from toril.model.groups import GroupBlockers
 from toril.model.jobs import Backoff, Keep
@@ -264,8 +265,9 @@ class Finished:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRow:
     """A worker as its last sign of life showed it. `queue_slots` are the slots of each queue, and how many of them are
-    in use; `stacks` where jobs are that someone asked about, by the request; `silent` for how many ms its loop has not
-    moved, as its supervisor says."""
+    in use; `orders` what it was told to do, whether it has heard that or not; `stacks` where jobs are that someone
+    asked about, by the request; `silent` for how many ms its loop has not moved, as its supervisor says; `isolates`
+    that it claims nothing, because a job that has stalled runs alone in it or is about to."""
 
     id: str
     queues: tuple[str, ...]
@@ -281,6 +283,30 @@ class WorkerRow:
     queue_slots: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     stacks: Mapping[str, str] = field(default_factory=dict)
     silent: int = 0
+    isolates: bool = False
+
+    @classmethod
+    def load(cls, identity: str, seen_at: int, orders: str, text: str) -> "WorkerRow":
+        """From what stores keep: the orders that it has not heard, and what its last sign of life said."""
+        said = json.loads(text)
+        unheard = [word for word in orders.split() if StackRequest.read(word) is None]
+        return cls(
+            id=identity,
+            queues=tuple(said["queues"]),
+            slots=said["slots"],
+            running=said["running"],
+            host=said["host"],
+            pid=said["pid"],
+            version=said["version"],
+            started_at=said["started_at"],
+            seen_at=seen_at,
+            orders=tuple(dict.fromkeys([*said.get("obeys", ()), *unheard])),
+            lag=said.get("lag", 0),
+            queue_slots={queue: (slots, used) for queue, (slots, used) in said.get("queue_slots", {}).items()},
+            stacks=said.get("stacks", {}),
+            silent=said.get("silent", 0),
+            isolates=said.get("isolates", False),
+        )
 
     def slots_for(self, queue: str) -> tuple[int, int]:
         """How many slots it has for a queue, and how many of them are in use."""

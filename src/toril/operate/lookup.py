@@ -2,6 +2,7 @@
 
 from toril.errors import InvalidName
 from toril.model import JobRef, JobRow, job_of, letter_id
+from toril.model.names import check_queue_name
 from toril.store.engine import Store
 
 __all__ = ["find_job", "find_linked_job", "find_queues"]
@@ -9,8 +10,16 @@ __all__ = ["find_job", "find_linked_job", "find_queues"]
 
 async def find_queues(store: Store) -> list[str]:
     """The queues that the store has or a living worker serves: on Redis the store has one from its first job on."""
-    served = {name for worker in await store.workers() for name in worker.queues}
+    served = {name for worker in await store.workers() for name in worker.queues if _is_queue_name(name)}
     return sorted(served.union(await store.queues()))
+
+
+def _is_queue_name(name: str) -> bool:
+    """Other programs can write signs of life too, with any names in them."""
+    try:
+        return check_queue_name(name) == name
+    except InvalidName:
+        return False
 
 
 async def find_job(store: Store, queue: str, job_id: str) -> JobRow | None:

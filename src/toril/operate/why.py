@@ -276,7 +276,7 @@ def _shut(
         return Explanation("paused", f"Queue {queue.name} is paused.", {"queue": queue.name})
     if not workers:
         return Explanation("no_worker", f"No worker of Toril serves queue {queue.name}.", {"queue": queue.name})
-    if unfit := _told_to_take_nothing(queue.name, workers) or _without_handler(record, known, now):
+    if unfit := _claims_nothing(queue.name, workers) or _without_handler(record, known, now):
         return unfit
     if settings.concurrency is not None and queue.counts.active >= settings.concurrency:
         held = ", ".join(standing.running)
@@ -291,14 +291,18 @@ def _shut(
     return None
 
 
-def _told_to_take_nothing(queue: str, workers: Sequence[WorkerRow]) -> Explanation | None:
-    """All workers of the queue were told to be quiet, or to stop: the slots that they have free are no use."""
-    if not all(worker.orders for worker in workers):
+def _claims_nothing(queue: str, workers: Sequence[WorkerRow]) -> Explanation | None:
+    """No worker of the queue claims anything, so the slots that they have free are no use: they were told to be quiet
+    or to stop, or have a job of another queue run alone."""
+    if not all(worker.orders or worker.isolates for worker in workers):
         return None
     names = [worker.id for worker in workers]
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    sentence = f"All workers of queue {queue} were told to claim nothing more: {shown}."
-    return Explanation("quiet", sentence, {"queue": queue, "workers": names})
+    facts = {"queue": queue, "workers": names}
+    if all(worker.orders for worker in workers):
+        return Explanation("quiet", f"All workers of queue {queue} were told to claim nothing more: {shown}.", facts)
+    sentence = f"The workers of queue {queue} start nothing until a job that has stalled has run alone: {shown}."
+    return Explanation("isolated", sentence, facts)
 
 
 def _held_up(queue: QueueSummary, standing: JobBlockers) -> Explanation | None:

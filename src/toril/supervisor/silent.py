@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Final
 
 from toril.errors import TorilError
-from toril.model import MAX_STACKS, Heartbeat, StackRequest, WorkerRow
+from toril.model import MAX_STACKS, Heartbeat, StackRequest, WorkerCommand, WorkerRow
 from toril.runtime.clock import Clock
 from toril.store.engine import Store
 from toril.supervisor.child import ChildProcess
@@ -73,6 +73,8 @@ def _heartbeat(view: WorkerRow, silent: float, answered: dict[str, str]) -> Hear
         queue_slots=view.queue_slots,
         stacks=answered,
         silent=round(silent * 1000),
+        obeys=tuple(map(WorkerCommand, view.orders)),
+        isolates=view.isolates,
     )
 
 

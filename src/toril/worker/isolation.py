@@ -85,6 +85,12 @@ class Isolation:
         now = self._clock.monotonic()
         return any(now < until for until in self._holds.values())
 
+    @property
+    def engaged(self) -> bool:
+        """Whether a job that has stalled runs alone, or is to run alone soon."""
+        now = self._clock.monotonic()
+        return (self._holder is not None and self._running > 0) or any(now < until for until in self._holds.values())
+
     def looked(self, answer: Exchange) -> None:
         """Those who have stalled and wait for a process of their own are told of where there are spare ones."""
         if answer.suspects and self.suspects in (SuspectPolicy.WHEN_IDLE, SuspectPolicy.LEAVE):

@@ -52,6 +52,7 @@ class Maintenance:
         keeper: LeaseKeeper,
         *,
         slots: Callable[[], Mapping[str, tuple[int, int]]],
+        claims: Callable[[], tuple[tuple[WorkerCommand, ...], bool]],
         version: str,
         order: Callable[[WorkerCommand], None],
         declare: Callable[[], Awaitable[None]],
@@ -66,6 +67,7 @@ class Maintenance:
         self._worker = worker
         self._keeper = keeper
         self._slots = slots
+        self._claims = claims  # the orders that it goes by, and whether it isolates a job
         self._version = version
         self._order = order
         self._declare = declare
@@ -77,6 +79,7 @@ class Maintenance:
         self._contact = Contact()
         self._registered = False
         self._published_slots: Mapping[str, tuple[int, int]] = {}  # slots, and how many were in use
+        self._published_claims: tuple[tuple[WorkerCommand, ...], bool] = ((), False)
         self._heard: tuple[WorkerRequest, ...] = ()
         self._started_at = clock.now()
         self._late: deque[float] = deque(maxlen=_LATE)
@@ -132,11 +135,13 @@ class Maintenance:
             due = self._clock.monotonic() + min(_NEWS, left)
             await self._clock.sleep(min(_NEWS, left))
             self._late.append(self._clock.monotonic() - due)  # what held up the loop held up this as well
-            if self._slots() != self._published_slots or self._published is None:
+            changed = self._slots() != self._published_slots or self._claims() != self._published_claims
+            if changed or self._published is None:
                 return
 
     def _state(self) -> Heartbeat:
         slots, declared, now = self._slots(), self._declared(), self._clock.monotonic()
+        obeys, isolates = self._claims()
         self._stacks = {request: answer for request, answer in self._stacks.items() if answer[0] > now}
         return Heartbeat(
             worker=self._worker,
@@ -151,6 +156,8 @@ class Maintenance:
             heard=self._heard,
             lag=max(0, round(max(self._late, default=0) * 1000)),
             stacks={request: text for request, (_, text) in self._stacks.items()},
+            obeys=obeys,
+            isolates=isolates,
             again=self._registered,
             declares=None if declared == self._published else declared,
         )
@@ -172,6 +179,7 @@ class Maintenance:
             self._heard = await self._engine.heartbeat(state, ttl=_HEARTBEAT_TTL)
             self._contact.made()
             self._registered, self._published_slots = True, state.queue_slots
+            self._published_claims = (tuple(state.obeys), state.isolates)
             if state.declares is not None:
                 self._published = state.declares
             if WorkerCommand.DECLARE in self._heard:

@@ -101,6 +101,8 @@ class WorkerProcess:
         self._rested = asyncio.Event()
         self._forced = False
         self._released = False
+        self._quiet = False
+        self._isolation = Isolation(clock) if under is None else Isolation(clock, under.suspects, self._call_spares)
         self._retries_due: list[float] = []  # by the monotonic clock
 
     @property
@@ -137,7 +139,7 @@ class WorkerProcess:
             events=self._events,
             name=self.name,
             rested=self._rested.set,
-            isolation=self._isolation(),
+            isolation=self._isolation,
             runs=self._runs,
             state=state,
             middleware=tuple(self._plan.middleware),
@@ -159,10 +161,10 @@ class WorkerProcess:
             shutdown.push_async_callback(keeper.stop)
             return await self._work(keeper, burst=burst)
 
-    def _isolation(self) -> Isolation:
-        if self._under is None:
-            return Isolation(self._clock)
-        return Isolation(self._clock, self._under.suspects, self._call_spares)
+    def _claims(self) -> tuple[tuple[WorkerCommand, ...], bool]:
+        """The orders that the process goes by, and whether it claims nothing because a stalled job runs alone."""
+        order = WorkerCommand.STOP if self._stopping.is_set() else WorkerCommand.QUIET if self._quiet else None
+        return (() if order is None else (order,)), self._isolation.engaged
 
     def recovered(self, queue: str, found: Recovered, asked_at: float) -> None:
         """This process has taken jobs back: it need not wait for the news of that. An attempt of its own that is among
@@ -192,6 +194,7 @@ class WorkerProcess:
             self.name,
             keeper,
             slots=lambda: {each.queue.name: (each.concurrency, each.busy) for each in self._workers},
+            claims=self._claims,
             version=self._version,
             order=self._ordered,
             declare=self._declare_again,
@@ -379,6 +382,7 @@ class WorkerProcess:
         match order:
             case WorkerCommand.QUIET:
                 log.info("worker %s was told to claim nothing more", self.name)
+                self._quiet = True
                 for worker in self._workers:
                     worker.quiet()
                 if self._under is not None:

@@ -34,7 +34,6 @@ from toril.model import (
     RunRow,
     RunStatus,
     Settings,
-    StackRequest,
     WorkerRow,
 )
 from toril.model.states import State
@@ -309,24 +308,8 @@ def ended_of(found: Sequence[Any] | None) -> Ended:
 
 def worker_of(row: Sequence[str]) -> WorkerRow:
     identity, text, orders = row
-    seen_at, _, given = text.partition(" ")
-    beat = json.loads(given or "{}")
-    return WorkerRow(
-        id=identity,
-        queues=tuple(beat["queues"]),
-        slots=beat["slots"],
-        running=beat["running"],
-        host=beat["host"],
-        pid=beat["pid"],
-        version=beat["version"],
-        started_at=beat["started_at"],
-        seen_at=int(seen_at),
-        orders=tuple(word for word in orders.split() if StackRequest.read(word) is None),
-        lag=beat.get("lag", 0),
-        queue_slots={queue: (slots, used) for queue, (slots, used) in beat.get("queue_slots", {}).items()},
-        stacks=beat.get("stacks", {}),
-        silent=beat.get("silent", 0),
-    )
+    seen_at, _, said = text.partition(" ")
+    return WorkerRow.load(identity, int(seen_at), orders, said)
 
 
 def settings_of(row: Sequence[Any]) -> Settings:

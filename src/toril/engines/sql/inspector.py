@@ -54,7 +54,6 @@ from toril.model import (
     RunRow,
     RunStatus,
     Settings,
-    StackRequest,
     WorkerRow,
     check_int,
     known,
@@ -257,27 +256,6 @@ def _events_of(before: int, row: StoredEvents) -> list[EventRow]:
     ]
 
 
-def worker_of(row: tuple[Any, ...]) -> WorkerRow:
-    identity, seen_at, orders, text = row
-    beat = json.loads(text)
-    return WorkerRow(
-        id=identity,
-        queues=tuple(beat["queues"]),
-        slots=beat["slots"],
-        running=beat["running"],
-        host=beat["host"],
-        pid=beat["pid"],
-        version=beat["version"],
-        started_at=beat["started_at"],
-        seen_at=seen_at,
-        orders=tuple(word for word in orders.split() if StackRequest.read(word) is None),
-        lag=beat["lag"],
-        queue_slots={queue: (slots, used) for queue, (slots, used) in beat["queue_slots"].items()},
-        stacks=beat["stacks"],
-        silent=beat["silent"],
-    )
-
-
 def _ended_job(job: StoredJob) -> Ended:
     """How a job that is still in the store ended, if it has."""
     if job.deadline is not None or job.place not in {Place.COMPLETED, Place.FAILED}:
@@ -448,7 +426,7 @@ def events(tx: Transaction, name: str, after: str | None, limit: int, of: str | 
 
 
 def workers(tx: Transaction, name: str | None) -> list[WorkerRow]:
-    found = [worker_of(row) for row in tx.all(_SQL["workers"], (tx.now,))]
+    found = [WorkerRow.load(*row) for row in tx.all(_SQL["workers"], (tx.now,))]
     return [worker for worker in found if name is None or name in worker.queues]
 
 

@@ -91,6 +91,7 @@ _GROUPS: Final = {
 _WORKERS: Final = {
     "no_worker": ("crit", "crit", "No worker serves this queue"),
     "quiet": ("paused", "paused", "All workers of this queue are quiet"),
+    "isolated": ("paused", "paused", "The workers have a stalled job run alone"),
     "alone": ("warn", "lock", "It runs alone because its worker died"),
 }
 
@@ -137,7 +138,7 @@ def _fine(found: Explanation, record: JobRow, view: QueueSummary, workers: Seque
     fine = []
     if not view.settings.paused:
         fine.append("Queue is not paused")
-    listening = [worker for worker in workers if not worker.orders]
+    listening = [worker for worker in workers if not (worker.orders or worker.isolates)]
     if listening:
         slots = [worker.slots_for(view.name) for worker in listening]
         free = sum(max(0, all_ - used) for all_, used in slots)
