@@ -23,7 +23,6 @@ from toril.model import RunStatus, check_int, storable
 from toril.model.durations import Duration, milliseconds
 from toril.policy.metrics import Durations, SlidingCount
 from toril.policy.retention import RUNS
-from toril.runtime.clock import Clock
 from toril.runtime.logs import log
 from toril.runtime.services import Services
 
@@ -216,11 +215,8 @@ class _QueueCounts:
 class Alerts:
     """One sink, and what it is told. `exhausted` counts, by queue and job name, what failed for good here."""
 
-    def __init__(
-        self, services: Services, clock: Callable[[], Clock], owner: str, sink: Sink, rules: AlertRules, number: int = 0
-    ) -> None:
+    def __init__(self, services: Services, owner: str, sink: Sink, rules: AlertRules, number: int = 0) -> None:
         self._services = services
-        self._clock = clock
         self._owner = owner
         self._delivery = Delivery(sink)
         self._rules = rules
@@ -265,7 +261,7 @@ class Alerts:
         """A run is over. Nearly all are short, and cost no more than this."""
         if event.duration is None:
             return None
-        counts, now, took = self._of(event.queue), self._clock().now(), round(event.duration * 1000)
+        counts, now, took = self._of(event.queue), self._services.clock.now(), round(event.duration * 1000)
         counts.runs.add(now)
         counts.durations.add(now, took)
         if event.queue not in self._services.queues:
@@ -274,13 +270,13 @@ class Alerts:
         return self._slow(event.queue, round(most)) if took > most else None
 
     async def _slow(self, queue: str, most: int) -> None:
-        p95 = self._of(queue).durations.p95(self._clock().now(), minimum=self._rules.minimum)
+        p95 = self._of(queue).durations.p95(self._services.clock.now(), minimum=self._rules.minimum)
         if p95 is not None and p95 > most:
             text = f"one run in twenty of {queue} takes {p95 / 1000:g} s, above {most / 1000:g} s of its lease"
             await self._once(Alert(kind=AlertKind.SLOW, text=text, queue=queue))
 
     async def _stalled(self, event: JobEvent) -> None:
-        counts, now = self._of(event.queue), self._clock().now()
+        counts, now = self._of(event.queue), self._services.clock.now()
         counts.stalls.add(now)
         if event.error == STALLED_OUT:
             await self._stalled_out(event)
@@ -344,7 +340,7 @@ class Alerts:
                     log.warning("the failures of %s could not be counted: %s", what, error)
                 if not again.is_set():
                     return
-                await self._clock().sleep(_BETWEEN_LOOKS)
+                await self._services.clock.sleep(_BETWEEN_LOOKS)
         finally:
             del self._looking[what]
 
@@ -378,7 +374,7 @@ class Alerts:
 
     def _is_fresh(self, key: str, ttl: int) -> bool:
         """Whether it was not told yet: who is the first of the fleet stays so when asked again."""
-        now = self._clock().monotonic()
+        now = self._services.clock.monotonic()
         if key in self._sent and now < self._sent[key] + ttl / 1000:
             return False
         self._sent[key] = now

@@ -191,20 +191,17 @@ class App:
         self._strategies: dict[str, BackoffStrategy] = dict(BUILT_IN)
         self.dead_letters = DeadLetters(self.services, self.queues, self._strategies)
         self.breakers = Breakers(self.services)
-        self._flows = Flows(self.services, self._unique)
-        self._scanners = Scanners(lambda: self.services.clock)
+        self._flows = Flows(self.services)
+        self._scanners = Scanners(self.services)
         self._outbox = OutboxService(self.services, outbox)
         self._hooks, self._alerts = Hooks(), list[Alerts]()
         self._lifespan = lifespan
         self._process: WorkerProcess | None = None
-        self._working = self._stop_early = self._watched = False
+        self._working = self._watched = False
         self._reaping: set[asyncio.Event] = set()  # each is set to have a `reap` stop
 
     def __repr__(self) -> str:
         return f"<App on {self.services.engine!r}>"
-
-    def _unique(self) -> str:
-        return self.services.clock.unique()
 
     @property
     def store_options(self) -> dict[str, str | None]:
@@ -379,8 +376,7 @@ class App:
     def alert(self, sink: Sink, rules: AlertRules = AlertRules()) -> Alerts:
         """Have `sink` called with each `Alert` that the rules ask for: a function, a coroutine function, a `Webhook`.
         A sink that fails touches no job."""
-        clock = self.services.clock
-        made = Alerts(self.services, lambda: self.services.clock, worker_name(clock), sink, rules, len(self._alerts))
+        made = Alerts(self.services, worker_name(self.services.clock), sink, rules, len(self._alerts))
         self._alerts.append(made)
         return made
 
@@ -547,8 +543,8 @@ class App:
         return await self._scanners.scan(name, dry=dry_run)
 
     @asynccontextmanager
-    async def opened_as_by_a_worker(self) -> AsyncIterator["App"]:
-        """The app opened with its lifespan, as a worker process has it; for commands that run its code."""
+    async def opened_with_lifespan(self) -> AsyncIterator["App"]:
+        """The app, opened with its lifespan as in a worker process; for commands that run its code."""
         await self.open()
         try:
             async with self._lifespan(self) if self._lifespan else nullcontext():
@@ -601,7 +597,7 @@ class App:
         hang = None if hang_timeout is None else milliseconds("hang_timeout", hang_timeout, 100) / 1000
         if not worked:
             raise UsageError("no queue of this app has a handler: there is nothing to run")
-        self._working, self._stop_early = True, False
+        self._working = True
         engine, clock = self.services.engine, self.services.clock
         process = self._process = WorkerProcess(
             worked,
@@ -739,8 +735,8 @@ class App:
         if self.services.exclusive:
             return None
         unique = f"{owner}/{self.services.clock.unique()[:8]}"  # processes in containers may have the same name
-        return lambda role, lease, told: Election(
-            self.services.engine, self.services.clock, unique, told, role=role, lease=lease
+        return lambda role, lease, on_change: Election(
+            self.services.engine, self.services.clock, unique, on_change, role=role, lease=lease
         )
 
     def _keeper(self, under: "SupervisorLink | None", hang_timeout: float | None) -> "LeaseKeeper":
@@ -763,9 +759,7 @@ class App:
         jobs."""
         for stopping in self._reaping:
             stopping.set()
-        if self._process is None:
-            self._stop_early = self._working
-        else:
+        if self._process is not None:
             self._process.stop()
 
     def _wind_down(self) -> None:

@@ -171,9 +171,8 @@ class FlowTree:
 class Flows:
     """Adds flows, and looks at them."""
 
-    def __init__(self, services: Services, unique: Callable[[], str]) -> None:
+    def __init__(self, services: Services) -> None:
         self._services = services
-        self._unique = unique
 
     async def add(
         self,
@@ -203,7 +202,7 @@ class Flows:
         return await _tree(store, await _top(store, ref) if whole else ref, depth, width)
 
     async def _add(self, flows: Sequence[Node], parent: JobRef | None, default: OnFailure) -> list[Job[Any]]:
-        places = _places(flows, self._unique, parent, default)
+        places = _places(flows, self._services.clock.unique, parent, default)
         if len(places) > BATCH:
             for top in _tops_above_unnamed(places):
                 await self._refuse_to_resume(top)

@@ -273,7 +273,7 @@ class Queue:
         made: list[Job[Any]] = []
         sending: asyncio.Task[list[Job[Any]]] | None = None
         try:
-            for chunk in chunks(jobs, self._plan, self._kinds()):
+            for chunk in chunks(jobs, self._plan, self._templates()):
                 if sending is not None:
                     made += await sending
                 sending = asyncio.ensure_future(self._add_chunk(chunk))
@@ -689,13 +689,15 @@ class Queue:
             raise InvalidOption(f"the options of a job are a mapping, not {preview(options)}")
         return self.new(job, data, **options)
 
-    def _kinds(self) -> JobTemplates | None:
+    def _templates(self) -> JobTemplates | None:
         """Jobs of one name are of one kind, unless each has fields of its own beside its payload."""
         return (
-            None if self._metadata or self.options.subject is not None else JobTemplates(self._name_of, self._kind_of)
+            None
+            if self._metadata or self.options.subject is not None
+            else JobTemplates(self._name_of, self._template_of)
         )
 
-    def _kind_of(self, name: str) -> JobTemplate:
+    def _template_of(self, name: str) -> JobTemplate:
         return JobTemplate(new_job(name, "null", {}, self._defaults_for(name)), self.handlers.payload_of(name).encode)
 
     def _name_of(self, job: Any) -> str:

@@ -140,7 +140,7 @@ class DyingServices:
     """Sends calls to an engine, until its program dies before the call of this number."""
 
     def __init__(self, engine: Store, dies_at: int) -> None:
-        self.store, self.tracing = engine, None
+        self.store, self.tracing, self.clock = engine, None, SystemClock()
         self._calls, self._dies_at = 0, dies_at
 
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
@@ -152,7 +152,7 @@ class DyingServices:
 
 def producer(engine: Store, dies_at: int) -> Flows:
     """Adds flows; its program dies before the call of this number."""
-    return Flows(cast("Services", DyingServices(engine, dies_at)), SystemClock().unique)
+    return Flows(cast("Services", DyingServices(engine, dies_at)))
 
 
 @pytest.mark.parametrize("named", [False, True])

@@ -179,7 +179,7 @@ async def test_circuits_are_told_in_figures() -> None:
     async with memory(app) as test:
         await queue.add_many([("call", host) for host in "aaab"])
         await test.drain()
-        figures = await app.breakers.figures()
+        figures = await app.breakers.metrics()
         listed = await app.breakers.list()
 
     assert figures == BreakerMetrics(closed=1, open=1, half_open=0, runs=1, failures=1)

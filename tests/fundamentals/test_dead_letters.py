@@ -168,7 +168,7 @@ async def test_a_replay_takes_each_letter_once_though_it_fails_again(monkeypatch
             return await letters(**how)
 
         monkeypatch.setattr(app.store.dead_letters, "page", slowly)
-        done = await app.dead_letters.replay(DeadLetterFilter(queue="q"), told=told.append)
+        done = await app.dead_letters.replay(DeadLetterFilter(queue="q"), on_progress=told.append)
         await test.drain()
 
         assert (done.count, told) == (4, [2, 4])
@@ -283,7 +283,7 @@ async def test_more_than_a_step_can_carry_are_replayed_in_several() -> None:
     async with memory(app) as test:
         await queue.add_many([("work", n) for n in range(250)])
         await test.drain()
-        done = await app.dead_letters.replay(DeadLetterFilter(), told=told.append)
+        done = await app.dead_letters.replay(DeadLetterFilter(), on_progress=told.append)
         await test.drain()
 
     assert done.count == 250

@@ -17,8 +17,8 @@ from toril.integrations.opentelemetry import instrument
 from toril.testing import drain
 
 
-def instrumented() -> tuple[App, InMemorySpanExporter, InMemoryMetricReader]:
-    app, spans, reader = App("memory://"), InMemorySpanExporter(), InMemoryMetricReader()
+def instrumented(app: App | None = None) -> tuple[App, InMemorySpanExporter, InMemoryMetricReader]:
+    app, spans, reader = app or App("memory://"), InMemorySpanExporter(), InMemoryMetricReader()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
     instrument(app, tracer_provider=provider, meter_provider=MeterProvider([reader]))
@@ -53,6 +53,17 @@ async def test_what_a_handler_adds_is_part_of_the_trace_that_it_is_in() -> None:
     assert failed.status.status_code is StatusCode.ERROR
     assert [event.name for event in failed.events] == ["exception"]
     assert (processed.attributes or {})["messaging.operation.type"] == "process"
+
+
+def test_what_blocking_code_adds_is_traced_also_if_its_queue_was_named_before() -> None:
+    app = App("memory://")
+    mail = app.queue("email").sync
+    _, spans, _ = instrumented(app)
+
+    mail.add("send")
+
+    assert [span.name for span in spans.get_finished_spans()] == ["send email"]
+    app.portal().close()
 
 
 async def test_attempts_and_adds_are_counted_and_timed() -> None:

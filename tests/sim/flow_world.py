@@ -216,7 +216,7 @@ class FlowWorld(SmallWorld):
     async def _add(self, clock: SimClock, queues: Sequence[Queue]) -> None:
         """A flow of one or two levels; some handlers add their children themselves."""
         leaves, tops = queues
-        await Flows(tops.services, clock.unique).add(self._flow(clock, leaves, tops))
+        await Flows(tops.services).add(self._flow(clock, leaves, tops))
 
     def _flow(self, clock: SimClock, leaves: Queue, tops: Queue) -> Flow[Any]:
         number = self._added

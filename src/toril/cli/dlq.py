@@ -195,8 +195,8 @@ def replay(
     waiting = None if backoff is None else (Fixed if fixed else Exponential)(backoff)
 
     async def act(app: App) -> Replayed:
-        with _progress("replayed", many, as_json=as_json) as told:
-            return await app.dead_letters.replay(which, attempts=attempts, backoff=waiting, told=told)
+        with _progress("replayed", many, as_json=as_json) as on_progress:
+            return await app.dead_letters.replay(which, attempts=attempts, backoff=waiting, on_progress=on_progress)
 
     _ended(on_store(place, act), "replayed", "Replayed", as_json=as_json)
 
@@ -215,8 +215,8 @@ def discard(*, which: Any, dry_run: bool, yes: bool, place: StoreOption, as_json
     agreed(f"This deletes {_letters(many)} for good.", yes=yes)
 
     async def act(app: App) -> Replayed:
-        with _progress("discarded", many, as_json=as_json) as told:
-            return await app.dead_letters.discard(which, told=told)
+        with _progress("discarded", many, as_json=as_json) as on_progress:
+            return await app.dead_letters.discard(which, on_progress=on_progress)
 
     _ended(on_store(place, act), "discarded", "Discarded", as_json=as_json)
 
@@ -283,10 +283,10 @@ def _progress(what: str, many: int, *, as_json: bool) -> Iterator[Callable[[int]
         yield lambda done: bar.update(task, completed=done)
 
 
-def _ended(found: Replayed, word: str, told: str, *, as_json: bool) -> None:
+def _ended(found: Replayed, word: str, done: str, *, as_json: bool) -> None:
     left = {each.id: "gone" if each.state is None else f"its id is taken: {each.state}" for each in found.refused}
     left |= found.invalid
-    _tell({word: found.count, "refused": left}, f"{told} {_letters(found.count)}.", as_json=as_json)
+    _tell({word: found.count, "refused": left}, f"{done} {_letters(found.count)}.", as_json=as_json)
     for letter, why in list(left.items())[:10]:
         say(f"{letter}: {why}")
     if left:

@@ -40,5 +40,5 @@ def scan(*, words: tuple[str, ...], dry_run: bool, app: str | None) -> None:
 
 
 async def _run(app: App, scanner: str, *, dry_run: bool) -> Result:
-    async with app.opened_as_by_a_worker():
+    async with app.opened_with_lifespan():
         return await app.scan(scanner, dry_run=dry_run)

@@ -1,4 +1,4 @@
-"""`Producer`: encode, build, batch within a tick, chunk, store, return `Job`s."""
+"""Jobs on their way into the store: made ready, cut into chunks, and batched where many are added in one tick."""
 
 import asyncio
 import copy

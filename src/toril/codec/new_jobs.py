@@ -36,7 +36,7 @@ def load_new_job(text: str) -> NewJob:
             said["backoff"] = Backoff(**{**said["backoff"], **lists})
         return NewJob(**said)
     except (ValueError, TypeError, AttributeError, RecursionError, TorilError) as error:
-        raise Undecodable(f"what is in the outbox is no job that this version knows: {error}") from None
+        raise Undecodable(f"the stored text is no job that this version knows: {error}") from None
 
 
 def after_waiting(job: NewJob, age: int) -> NewJob:

@@ -1,4 +1,4 @@
-"""`JobOptions`, `NewJob`, `NewJobs`, `Keep`, `Backoff`, `Dedup`, `RateLimit`."""
+"""`NewJob` and `NewJobs`: jobs to add, with what their options are made of."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -33,7 +33,7 @@ class Breakers:
         """All that something is known of, by their keys."""
         return [circuit_record(circuit) for circuit in await self._services.store.circuits.list()]
 
-    async def figures(self) -> BreakerMetrics:
+    async def metrics(self) -> BreakerMetrics:
         """All of them in numbers, as a monitor wants them."""
         circuits = await self._services.store.circuits.list()
         states = Counter(circuit.state for circuit in circuits)

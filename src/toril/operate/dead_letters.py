@@ -41,7 +41,7 @@ _A_PAGE: Final = 100
 
 Which: TypeAlias = DeadLetterFilter | Sequence[str] | str
 Edit: TypeAlias = Callable[[Any], Any]
-Told: TypeAlias = Callable[[int], object]
+OnProgress: TypeAlias = Callable[[int], object]
 
 
 def of_queue(queue: Queue) -> "DeadLetters":
@@ -188,7 +188,7 @@ class DeadLetters:
         attempts: int | None = None,
         backoff: Waiting | str | None = None,
         edit: Edit | None = None,
-        told: Told | None = None,
+        on_progress: OnProgress | None = None,
     ) -> Replayed:
         """Run jobs again in the queue that they came from, under their own name and id, the oldest first; each once,
         for what fails meanwhile is left. A parent of a flow waits for its children that have not succeeded; those that
@@ -199,32 +199,32 @@ class DeadLetters:
             attempts: How many attempts they get, in place of what they had.
             backoff: How long they wait between attempts, in place of what they had.
             edit: A function that makes a new payload of the old one, which is checked as in an add.
-            told: A function that hears how many are done so far.
+            on_progress: A function that hears how many are done so far.
         """
         wire = self._wire(backoff)
         invalid: dict[str, str] = {}
 
         async def step(letters: Sequence[DeadLetterRow]) -> list[ControlResult]:
-            wishes: list[tuple[str, Replay]] = []
+            replays: list[tuple[str, Replay]] = []
             for letter in _children_first(letters):
                 try:
-                    wishes.append((letter.queue, self._wish(letter, attempts, wire, edit)))
+                    replays.append((letter.queue, self._replay_of(letter, attempts, wire, edit)))
                 except TorilError as error:
                     invalid[letter.id] = str(error)
-            calls = groupby(wishes, key=lambda wish: wish[0])
-            return [await self._replay(queue, [wish for _, wish in some]) for queue, some in calls]
+            calls = groupby(replays, key=lambda each: each[0])
+            return [await self._replay(queue, [replay for _, replay in some]) for queue, some in calls]
 
-        count, refused = await self._act(which, step, told)
+        count, refused = await self._act(which, step, on_progress)
         return Replayed(count, refused, invalid)
 
-    async def discard(self, which: Which, *, told: Told | None = None) -> Replayed:
+    async def discard(self, which: Which, *, on_progress: OnProgress | None = None) -> Replayed:
         """Delete them for good."""
 
         async def step(letters: Sequence[DeadLetterRow]) -> list[ControlResult]:
             ids = [letter.id for letter in letters]
             return [await self._services.call(lambda call: self._services.store.dead_letters.discard(ids, call=call))]
 
-        return Replayed(*await self._act(which, step, told))
+        return Replayed(*await self._act(which, step, on_progress))
 
     def _read(self, row: DeadLetterRow) -> DeadLetter:
         queue = self._queue_of(row)
@@ -264,7 +264,9 @@ class DeadLetters:
             lambda call: self._services.store.dead_letters.replay(queue, replays, call=call)
         )
 
-    def _wish(self, letter: DeadLetterRow, attempts: int | None, backoff: Backoff | None, edit: Edit | None) -> Replay:
+    def _replay_of(
+        self, letter: DeadLetterRow, attempts: int | None, backoff: Backoff | None, edit: Edit | None
+    ) -> Replay:
         """What to send for one letter. Its payload is held to the handler's type, where this app declares it."""
         queue = self._queue_of(letter)
         if edit is None:
@@ -281,7 +283,10 @@ class DeadLetters:
         return Replay(letter.id, text, attempts, backoff)
 
     async def _act(
-        self, which: Which, step: Callable[[Sequence[DeadLetterRow]], Awaitable[list[ControlResult]]], told: Told | None
+        self,
+        which: Which,
+        step: Callable[[Sequence[DeadLetterRow]], Awaitable[list[ControlResult]]],
+        on_progress: OnProgress | None,
     ) -> tuple[int, tuple[Refused, ...]]:
         count = 0
         refused: list[Refused] = []
@@ -289,8 +294,8 @@ class DeadLetters:
             for changed in await step(letters):
                 count += len(changed.done)
                 refused += changed.refused
-            if told is not None:
-                told(count)
+            if on_progress is not None:
+                on_progress(count)
         return count, tuple(refused)
 
     async def _chunks(self, which: Which, missing: list[Refused]) -> AsyncIterator[list[DeadLetterRow]]:
@@ -329,7 +334,7 @@ class DeadLetters:
 
 
 def _children_first(letters: Sequence[DeadLetterRow]) -> list[DeadLetterRow]:
-    """By queue, but children of flows before all others and in their order: each is replayed by its own wish, and not
+    """By queue, but children of flows before all others and in their order: each is replayed by itself, and not
     with its parent."""
     children = [letter for letter in letters if letter.parent is not None]
     others = [letter for letter in letters if letter.parent is None]

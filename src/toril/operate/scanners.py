@@ -15,9 +15,9 @@ from toril.model.durations import Duration, milliseconds
 from toril.model.names import check_label
 from toril.queue import Queue
 from toril.records import Seconds
-from toril.runtime.clock import Clock
 from toril.runtime.hooks import function
 from toril.runtime.logs import log
+from toril.runtime.services import Services
 
 __all__ = ["Scanner", "Scanners"]
 
@@ -70,8 +70,8 @@ class Scanner:
 class Scanners:
     """The scanners of an app."""
 
-    def __init__(self, clock: Callable[[], Clock]) -> None:
-        self._clock = clock
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._declared: dict[str, Scanner] = {}
 
     def declare(
@@ -115,7 +115,7 @@ class Scanners:
         return await self._scan(self._declared[name], dry=dry)
 
     async def _scan(self, scanner: Scanner, *, dry: bool, go_on: Callable[[], object] = lambda: None) -> Result:
-        now = moment(self._clock().now())
+        now = moment(self._services.clock.now())
         return await scanner.scan(now, dry=dry, go_on=go_on)
 
 

@@ -103,63 +103,63 @@ async def _remembered(queue: "Queue", job_id: str) -> Explanation:
 
 
 def why(
-    record: JobRow,
+    row: JobRow,
     queue: QueueSummary,
-    standing: JobBlockers,
+    blockers: JobBlockers,
     workers: Sequence[WorkerRow],
     circuit: CircuitRow | None = None,
     declared: Declarations = Declarations(),
 ) -> Explanation:
     """Why this job is where it is. `circuit` is the one that it hangs on, `declared` what the workers have said."""
     known = declared.handled(len(workers))
-    match record.state:
+    match row.state:
         case State.ACTIVE:
-            return _running(record, standing)
+            return _running(row, blockers)
         case State.COMPLETED:
             return Explanation(
-                "completed", f"It completed {_at(record.finished_at)}.", {"finished_at": moment(record.finished_at)}
+                "completed", f"It completed {_at(row.finished_at)}.", {"finished_at": moment(row.finished_at)}
             )
         case State.FAILED:
-            return failed(record)
+            return failed(row)
         case State.WAITING_CHILDREN:
-            return _waiting_for_children(standing)
-        case State.DELAYED if record.due is not None and record.due > standing.now:
+            return _waiting_for_children(blockers)
+        case State.DELAYED if row.due is not None and row.due > blockers.now:
             return (
-                _cut_off(record, circuit, standing.now)
-                or _without_handler(record, known, standing.now)
-                or _not_due(record, standing.now)
+                _cut_off(row, circuit, blockers.now)
+                or _without_handler(row, known, blockers.now)
+                or _not_due(row, blockers.now)
             )
         case State.DELAYED | State.WAITING | State.PRIORITIZED:
             return (
-                _shut(record, queue, standing, workers, known)
-                or _held_up(queue, standing)
-                or _cut_off(record, circuit, standing.now)
-                or _alone(record, standing)
-                or _in_line(standing)
+                _shut(row, queue, blockers, workers, known)
+                or _held_up(queue, blockers)
+                or _cut_off(row, circuit, blockers.now)
+                or _alone(row, blockers)
+                or _in_line(blockers)
             )
 
 
-def failed(record: JobRow) -> Explanation:
+def failed(row: JobRow) -> Explanation:
     """A job that has failed, and is kept in its queue or is a dead letter."""
-    failure = record.failure or Failure("no reason is known")
+    failure = row.failure or Failure("no reason is known")
     facts = {
-        "finished_at": moment(record.finished_at),
+        "finished_at": moment(row.finished_at),
         "error": failure.reason,
-        "attempts_made": record.attempts_made,
+        "attempts_made": row.attempts_made,
     }
-    reason, what = ("cancelled", "was cancelled") if record.ending is RunStatus.CANCELLED else ("failed", "failed")
-    if record.dead_letter is None:
-        return Explanation(reason, f"It {what} {_at(record.finished_at)}: {failure.reason}", facts)
-    sentence = f"It failed {_at(record.finished_at)} {_tried(record)} and is a dead letter: {failure.reason}"
-    return Explanation("dead_letter", sentence, facts | {"dead_letter": record.dead_letter})
+    reason, what = ("cancelled", "was cancelled") if row.ending is RunStatus.CANCELLED else ("failed", "failed")
+    if row.dead_letter is None:
+        return Explanation(reason, f"It {what} {_at(row.finished_at)}: {failure.reason}", facts)
+    sentence = f"It failed {_at(row.finished_at)} {_tried(row)} and is a dead letter: {failure.reason}"
+    return Explanation("dead_letter", sentence, facts | {"dead_letter": row.dead_letter})
 
 
-def _tried(record: JobRow) -> str:
-    if record.never_started:
+def _tried(row: JobRow) -> str:
+    if row.never_started:
         return "before it started"
-    tried = f"after {record.attempts_made} of {record.max_attempts} attempts"
-    times = "once" if record.stalls == 1 else f"{record.stalls} times"
-    return f"{tried}, its worker lost {times}," if record.stalls else tried
+    tried = f"after {row.attempts_made} of {row.max_attempts} attempts"
+    times = "once" if row.stalls == 1 else f"{row.stalls} times"
+    return f"{tried}, its worker lost {times}," if row.stalls else tried
 
 
 def ended(run: RunRow) -> Explanation:
@@ -171,8 +171,8 @@ def ended(run: RunRow) -> Explanation:
     return Explanation("ended", sentence, facts)
 
 
-def _waiting_for_children(standing: JobBlockers) -> Explanation:
-    family = standing.family
+def _waiting_for_children(blockers: JobBlockers) -> Explanation:
+    family = blockers.family
     named = [str(ref) for ref in family.first_open]
     facts = {"open": family.open, "children": family.total, "waiting_for": named}
     if not family.total:
@@ -184,72 +184,68 @@ def _waiting_for_children(standing: JobBlockers) -> Explanation:
     return Explanation("waiting_children", sentence, facts)
 
 
-def _running(record: JobRow, standing: JobBlockers) -> Explanation:
-    started, deadline = moment(record.started_at), moment(record.deadline)
-    facts = {"worker": record.worker, "started_at": started, "deadline": deadline}
-    if record.deadline is not None and record.deadline <= standing.now:
+def _running(row: JobRow, blockers: JobBlockers) -> Explanation:
+    started, deadline = moment(row.started_at), moment(row.deadline)
+    facts = {"worker": row.worker, "started_at": started, "deadline": deadline}
+    if row.deadline is not None and row.deadline <= blockers.now:
         return Explanation(
-            "lease_over", f"Its worker {record.worker} is lost; it will be taken back within moments.", facts
+            "lease_over", f"Its worker {row.worker} is lost; it will be taken back within moments.", facts
         )
-    if record.cancelling is not None:
-        return Explanation(
-            "cancelling", f"It runs on {record.worker} and was asked to stop: {record.cancelling}", facts
-        )
-    since = f"It has been running on {record.worker} since {_at(record.started_at)}"
-    if standing.alone:
-        return Explanation("running_alone", f"{since}, alone because its worker died{_cause(record)}.", facts)
+    if row.cancelling is not None:
+        return Explanation("cancelling", f"It runs on {row.worker} and was asked to stop: {row.cancelling}", facts)
+    since = f"It has been running on {row.worker} since {_at(row.started_at)}"
+    if blockers.alone:
+        return Explanation("running_alone", f"{since}, alone because its worker died{_cause(row)}.", facts)
     return Explanation("running", f"{since}.", facts)
 
 
-def _cause(record: JobRow) -> str:
-    return f" ({record.stall_cause})" if record.stall_cause else ""
+def _cause(row: JobRow) -> str:
+    return f" ({row.stall_cause})" if row.stall_cause else ""
 
 
-def _alone(record: JobRow, standing: JobBlockers) -> Explanation | None:
+def _alone(row: JobRow, blockers: JobBlockers) -> Explanation | None:
     """A job that has stalled waits for a process that runs nothing else."""
-    if not standing.alone:
+    if not blockers.alone:
         return None
-    facts = {"ahead": standing.ahead, "stalls": record.stalls, "cause": record.stall_cause}
-    sentence = f"It runs alone because its worker died{_cause(record)}: it waits for a process that runs nothing else"
-    if standing.ahead:
-        sentence += f", behind {standing.ahead} {'job' if standing.ahead == 1 else 'jobs'} of that kind"
+    facts = {"ahead": blockers.ahead, "stalls": row.stalls, "cause": row.stall_cause}
+    sentence = f"It runs alone because its worker died{_cause(row)}: it waits for a process that runs nothing else"
+    if blockers.ahead:
+        sentence += f", behind {blockers.ahead} {'job' if blockers.ahead == 1 else 'jobs'} of that kind"
     return Explanation("alone", f"{sentence}.", facts)
 
 
-def _not_due(record: JobRow, now: int) -> Explanation:
-    assert record.due is not None  # noqa: S101 - the caller has looked
-    facts = {"due_at": moment(record.due), "attempts_made": record.attempts_made}
-    when = f"until {_at(record.due)}, in {_seconds(record.due - now)}"
-    if record.attempts_made:
-        return Explanation(
-            "retry_later", f"Attempt {record.attempts_made} failed, and the next is not due {when}.", facts
-        )
+def _not_due(row: JobRow, now: int) -> Explanation:
+    assert row.due is not None  # noqa: S101 - the caller has looked
+    facts = {"due_at": moment(row.due), "attempts_made": row.attempts_made}
+    when = f"until {_at(row.due)}, in {_seconds(row.due - now)}"
+    if row.attempts_made:
+        return Explanation("retry_later", f"Attempt {row.attempts_made} failed, and the next is not due {when}.", facts)
     return Explanation("not_due", f"It is not due {when}.", facts)
 
 
-def _without_handler(record: JobRow, known: frozenset[str] | None, now: int) -> Explanation | None:
+def _without_handler(row: JobRow, known: frozenset[str] | None, now: int) -> Explanation | None:
     """A job that no living worker can run. What has not been offered to any yet waits for its time first."""
-    waits = record.state is State.DELAYED and record.due is not None and record.due > now
-    if known is None or record.name in known or (waits and not record.starts):
+    waits = row.state is State.DELAYED and row.due is not None and row.due > now
+    if known is None or row.name in known or (waits and not row.starts):
         return None
-    facts = {"queue": record.queue, "name": record.name, "handlers": sorted(known), "due_at": moment(record.due)}
-    sentence = f"No living worker of Toril has a handler for {record.name!r} in queue {record.queue}."
+    facts = {"queue": row.queue, "name": row.name, "handlers": sorted(known), "due_at": moment(row.due)}
+    sentence = f"No living worker of Toril has a handler for {row.name!r} in queue {row.queue}."
     if waits:
-        sentence += f" It is offered again {_at(record.due)}."
+        sentence += f" It is offered again {_at(row.due)}."
     return Explanation("no_handler", sentence, facts)
 
 
-def _cut_off(record: JobRow, circuit: CircuitRow | None, now: int) -> Explanation | None:
+def _cut_off(row: JobRow, circuit: CircuitRow | None, now: int) -> Explanation | None:
     """A circuit that puts the job off. One that will have closed by the time the job is due is not what it waits for;
     those who were put off come back up to a quarter of the pause after it."""
     if circuit is None or circuit.state is CircuitState.CLOSED:
         return None
     state, terms = circuit.state, circuit.terms
     till = circuit.till if state is CircuitState.OPEN else now
-    if (record.due or 0) > max(till, now) + max(terms.pause // 4, 2_000):
+    if (row.due or 0) > max(till, now) + max(terms.pause // 4, 2_000):
         return None
     facts = {
-        "circuit": circuit.key, "state": state.value, "till": moment(circuit.till), "due_at": moment(record.due),
+        "circuit": circuit.key, "state": state.value, "till": moment(circuit.till), "due_at": moment(row.due),
     }  # fmt: skip
     if state is CircuitState.OPEN and till > now:
         sentence = f"The circuit of {circuit.key} is open until {_at(till)}, for {_seconds(till - now)}."
@@ -264,30 +260,30 @@ def _cut_off(record: JobRow, circuit: CircuitRow | None, now: int) -> Explanatio
 
 
 def _shut(
-    record: JobRow,
+    row: JobRow,
     queue: QueueSummary,
-    standing: JobBlockers,
+    blockers: JobBlockers,
     workers: Sequence[WorkerRow],
     known: frozenset[str] | None,
 ) -> Explanation | None:
     """What keeps the whole queue from going on."""
-    settings, now = queue.settings, standing.now
+    settings, now = queue.settings, blockers.now
     if settings.paused:
         return Explanation("paused", f"Queue {queue.name} is paused.", {"queue": queue.name})
     if not workers:
         return Explanation("no_worker", f"No worker of Toril serves queue {queue.name}.", {"queue": queue.name})
-    if unfit := _claims_nothing(queue.name, workers) or _without_handler(record, known, now):
+    if unfit := _claims_nothing(queue.name, workers) or _without_handler(row, known, now):
         return unfit
     if settings.concurrency is not None and queue.counts.active >= settings.concurrency:
-        held = ", ".join(standing.running)
-        facts = {"concurrency": settings.concurrency, "running": list(standing.running), "ahead": standing.ahead}
+        held = ", ".join(blockers.running)
+        facts = {"concurrency": settings.concurrency, "running": list(blockers.running), "ahead": blockers.ahead}
         return Explanation(
             "concurrency", f"Queue {queue.name} runs {settings.concurrency} at once, held by {held}.", facts
         )
-    till = max(settings.held_till or 0, standing.rate_till or 0)
+    till = max(settings.held_till or 0, blockers.rate_till or 0)
     if till > now:
         sentence = f"Queue {queue.name} is rate limited until {_at(till)}, for {_seconds(till - now)}."
-        return Explanation("rate", sentence, {"till": moment(till), "ahead": standing.ahead})
+        return Explanation("rate", sentence, {"till": moment(till), "ahead": blockers.ahead})
     return None
 
 
@@ -305,9 +301,9 @@ def _claims_nothing(queue: str, workers: Sequence[WorkerRow]) -> Explanation | N
     return Explanation("isolated", sentence, facts)
 
 
-def _held_up(queue: QueueSummary, standing: JobBlockers) -> Explanation | None:
+def _held_up(queue: QueueSummary, blockers: JobBlockers) -> Explanation | None:
     """What its group keeps the job from. Once that has let it in, it stands in the line like any other."""
-    group = standing.group
+    group = blockers.group
     if group is None or group.let_in:
         return None
     limits, name = group.limits, f"Group {group.name} of queue {queue.name}"
@@ -319,18 +315,18 @@ def _held_up(queue: QueueSummary, standing: JobBlockers) -> Explanation | None:
     if limits.concurrency is not None and len(group.holders) >= min(limits.concurrency, 10):
         held = ", ".join(group.holders)
         return Explanation("group_limit", f"{name} runs {limits.concurrency} at once, held by {held}.", facts)
-    if group.till is not None and group.till > standing.now:
-        wait = f"until {_at(group.till)}, for {_seconds(group.till - standing.now)}"
+    if group.till is not None and group.till > blockers.now:
+        wait = f"until {_at(group.till)}, for {_seconds(group.till - blockers.now)}"
         return Explanation("group_rate", f"{name} is rate limited {wait}.", facts)
     behind = f", behind {group.ahead} of its own jobs" if group.ahead else ""
     return Explanation("group_turn", f"It waits for the turn of group {group.name}{behind}.", facts)
 
 
-def _in_line(standing: JobBlockers) -> Explanation:
-    facts = {"ahead": standing.ahead, "running": list(standing.running)}
-    if not standing.ahead:
+def _in_line(blockers: JobBlockers) -> Explanation:
+    facts = {"ahead": blockers.ahead, "running": list(blockers.running)}
+    if not blockers.ahead:
         return Explanation("next", "It is the next to start, as soon as a worker has a free slot.", facts)
-    return Explanation("behind", f"It is behind {standing.ahead} {'job' if standing.ahead == 1 else 'jobs'}.", facts)
+    return Explanation("behind", f"It is behind {blockers.ahead} {'job' if blockers.ahead == 1 else 'jobs'}.", facts)
 
 
 def _at(ms: int | None) -> str:

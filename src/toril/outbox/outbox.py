@@ -11,7 +11,6 @@ from toril.codec.new_jobs import dump_new_job
 from toril.errors import UsageError, preview
 from toril.outbox.database import DDL, INSERT, Dialect
 from toril.queue import Queue
-from toril.runtime.clock import Clock
 from toril.runtime.services import Services
 
 __all__ = ["BoundConnection", "Outbox", "writer_of"]
@@ -86,9 +85,8 @@ class Outbox:
     """`app.outbox(connection)`: writes into the transaction of that connection, and leaves commit and rollback to
     whoever has it."""
 
-    def __init__(self, services: Services, connection: Any, clock: Clock, written_to: Callable[[], object]) -> None:
+    def __init__(self, services: Services, connection: Any, written_to: Callable[[], object]) -> None:
         self._services = services
-        self._clock = clock
         self._writer = writer_of(connection)
         self._written_to = written_to
 
@@ -104,7 +102,7 @@ class Outbox:
         that it will have. `queue` can be left out where only one can be meant."""
         home = self._queue(job, queue)
         if options.get("job_id") is None:
-            options["job_id"] = self._clock.unique()
+            options["job_id"] = self._services.clock.unique()
         planned, tracing = home.new(job, data, **options).job, self._services.tracing
         with nullcontext([planned]) if tracing is None else tracing.sending(home.name, [planned]) as (new,):
             self._writer.execute(INSERT, (home.name, str(new.id), dump_new_job(new)))

@@ -33,7 +33,7 @@ class OutboxService:
         """See `App.outbox`."""
         from toril.outbox.outbox import Outbox  # noqa: PLC0415 - most apps have none
 
-        return Outbox(self._services, connection, self._services.clock, self._written)
+        return Outbox(self._services, connection, self._written)
 
     async def run(self, url: str | None) -> None:
         """See `App.relay`."""

@@ -107,24 +107,24 @@ class JobFilter:
         """Whether payloads are looked at."""
         return self.key is not None or self.text is not None
 
-    def fits(self, payload_of: Searchable) -> bool:
+    def fits(self, candidate: Searchable) -> bool:
         return (
-            (self.name is None or payload_of.name == self.name)
-            and (self.worker is None or payload_of.worker == self.worker)
-            and (self.ending is None or payload_of.ending == self.ending)
-            and (self.group is None or payload_of.group == self.group)
-            and (self.subject is None or payload_of.subject == self.subject)
-            and (self.until is None or (payload_of.moment is not None and payload_of.moment <= ms_of(self.until)))
-            and (self.error is None or self.error.casefold() in payload_of.error.casefold())
-            and (self.text is None or self._found_in(payload_of, self.text.casefold()))
-            and (self.key is None or PayloadKey.parse(self.key).fits(payload_of.data))
+            (self.name is None or candidate.name == self.name)
+            and (self.worker is None or candidate.worker == self.worker)
+            and (self.ending is None or candidate.ending == self.ending)
+            and (self.group is None or candidate.group == self.group)
+            and (self.subject is None or candidate.subject == self.subject)
+            and (self.until is None or (candidate.moment is not None and candidate.moment <= ms_of(self.until)))
+            and (self.error is None or self.error.casefold() in candidate.error.casefold())
+            and (self.text is None or self._found_in(candidate, self.text.casefold()))
+            and (self.key is None or PayloadKey.parse(self.key).fits(candidate.data))
         )
 
-    def _found_in(self, payload_of: Searchable, sought: str) -> bool:
-        places = (payload_of.id, payload_of.name, payload_of.error, payload_of.group or "", payload_of.subject or "")
+    def _found_in(self, candidate: Searchable, sought: str) -> bool:
+        places = (candidate.id, candidate.name, candidate.error, candidate.group or "", candidate.subject or "")
         if any(sought in text.casefold() for text in places):
             return True
-        return sought in json.dumps(payload_of.data, ensure_ascii=False, default=str).casefold()
+        return sought in json.dumps(candidate.data, ensure_ascii=False, default=str).casefold()
 
 
 _EVERYTHING: Final = JobFilter()

@@ -40,6 +40,9 @@ class Services(Protocol):
         """The open store."""
 
     @property
+    def clock(self) -> Clock: ...
+
+    @property
     def events(self) -> Events: ...
 
     @property
@@ -153,8 +156,16 @@ class SyncServices:
     def __init__(self, services: Services) -> None:
         self.portal = services.portal
         self.redaction = services.redaction
-        self.tracing = services.tracing
         self.queues = services.queues
+        self._services = services
+
+    @property
+    def clock(self) -> Clock:
+        return self._services.clock
+
+    @property
+    def tracing(self) -> Tracing | None:
+        return self._services.tracing
 
     @property
     def store(self) -> Store:

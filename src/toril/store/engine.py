@@ -384,7 +384,7 @@ def connect(
         )
     if scheme not in _SCHEMES:
         known = ", ".join(f"{name}://" for name in _SCHEMES)
-        raise InvalidOption(f"{redacted(url)!r} is of no kind of store that Toril knows; it knows {known}")
+        raise InvalidOption(f"unknown store URL {redacted(url)!r}; expected one of {known}")
     module, extra = _SCHEMES[scheme]
     if durability is not None and extra is None:
         raise InvalidOption(f"durability={durability!r} is for Redis: {scheme}:// has no replicas")

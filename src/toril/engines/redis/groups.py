@@ -10,7 +10,6 @@ from toril.model.names import check_group, check_queue_name
 __all__ = ["RedisGroups", "group_standing"]
 
 _MOST: Final = 1_000  # in one page
-_NO_LIMITS: Final = GroupLimits().dump()
 
 
 class RedisGroups:

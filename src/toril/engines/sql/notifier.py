@@ -1,4 +1,4 @@
-"""Who waits for what, over threads and event loops."""
+"""Wakes waiting tasks, across threads and event loops."""
 
 import asyncio
 import threading

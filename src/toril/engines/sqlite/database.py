@@ -23,7 +23,7 @@ __all__ = ["SqliteDatabase", "migrations"]
 
 T = TypeVar("T")
 
-APPLICATION_ID: Final = 0x546F_7269  # "Tori": so that another program's database is not taken for ours
+APPLICATION_ID: Final = 0x546F_726C  # "Torl": so that another program's database is not taken for ours
 OLDEST_SQLITE: Final = (3, 38, 0)  # strict tables, json_each
 _WAL_BYTES: Final = 64 * 1024 * 1024
 _LOG_TRIES: Final = 20

@@ -3,7 +3,7 @@
 -- ARGV    now, how many minutes; the length of slices, how many; the queues' bases
 -- Returns now, workers; for each queue its counts, since when its oldest job waits; for completed and failed ones count,
 --         prevTS, prevCount, the minutes before prevTS's, newest first; counts of the minute under way (a field may
---         come twice), of all before it, and slices: see `slicing`; at last who leads the reapers
+--         come twice), of all before it, and slices: see `metrics`; at last who leads the reapers
 -- Events  none
 -- uses metrics workers
 local step, slices = tonumber(ARGV[3]), {}

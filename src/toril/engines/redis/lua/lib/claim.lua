@@ -74,7 +74,6 @@ function claim.take(pop, size, suspect)
   end
 end
 
--- From where a claim takes, and what keeps it from more: ARGV[4] want, [8] alone ('only': suspects only), [10] priorities first.
 -- A suspect that stands in no line any more was taken by another library's worker, or is gone.
 function claim.pop_suspect()
   while line.suspects > 0 do

@@ -4,8 +4,6 @@
 -- is not the server's, the time is written beside.
 local dedup = {repeated = {}}
 
--- Keys of which one job at a time is the owner. `de:<key>` names it, for a time or until it ends; `dn:<key>` is a job to be
--- made when it ends. Where the clock is not the server's, the time is written beside.
 function dedup.key(key) return P .. K.dedup .. ':' .. key end
 
 function dedup.next_key(key) return P .. K.dedup_next .. ':' .. key end

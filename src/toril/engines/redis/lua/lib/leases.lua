@@ -23,7 +23,7 @@ function leases.prepare()
   leases.fence = tonumber(queue.own[1] or nil) or 0
 end
 
--- Give a job into the claimer's hands. `row` is its hash as it was before. as it was before.
+-- Give a job into the claimer's hands. `row` is its hash as it was before.
 function leases.grant(id, row, starts, suspect)
   local key, n, fence = P .. id, #leases.taken + 1, leases.fence + 1
   leases.fence = fence

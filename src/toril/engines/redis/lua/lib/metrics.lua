@@ -80,7 +80,7 @@ function metrics.bucket(ms, field)
   return N.unknown
 end
 
--- One attempt came back. How long a job waited is known of its first last_start; a parent waited for its children.
+-- One attempt came back. How long a job waited is known only of its first start; a parent waited for its children.
 function metrics.attempt(job, kind)
   if job.started ~= last_start then  -- those of one claim share it
     last_start, last_started = job.started, as_number(job.started)
