@@ -92,9 +92,10 @@ def test_the_jobs_of_a_killed_child_run_elsewhere_at_once(url: str, tmp_path: Pa
     assert took[-1] < 20  # the lease is 30 s: it was not waited for
 
 
-def test_a_killed_worker_is_listed_no_more(url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [(), ("--name", "web")])
+def test_a_killed_worker_is_listed_no_more(url: str, tmp_path: Path, words: tuple[str, ...]) -> None:
     """Its last sign of life would keep it on the list for 45 s, with the jobs that it ran."""
-    with fleet(url, tmp_path, "--processes", "2") as run:
+    with fleet(url, tmp_path, "--processes", "2", *words) as run:
         run.until_up(2)
         (job,) = add(url, "once", 600)
         killed = run.until_noted(job, "start").pid

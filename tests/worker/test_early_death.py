@@ -19,7 +19,7 @@ async def test_the_jobs_of_a_process_that_died_at_once_are_given_back_with_the_c
     claimed = await claim_one(store)
     supervisor = Supervisor(SupervisorOptions(command=("true",)))
     child: Any = SimpleNamespace(
-        pid=7, killed="its process was killed", draining=False, stopping=False, forced=False, failed=None,
+        pid=7, worker=None, killed="its process was killed", draining=False, stopping=False, forced=False, failed=None,
         held=lambda: [SimpleNamespace(lease=claimed.lease)],
     )  # fmt: skip
     supervisor.children[0] = child

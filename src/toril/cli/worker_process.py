@@ -24,6 +24,7 @@ from toril import App, TorilError
 from toril.cli.loading import load
 from toril.cli.terminal import write_logs
 from toril.runtime.clock import plain_asyncio
+from toril.runtime.hooks import worker_name
 from toril.runtime.logs import outages
 from toril.worker.isolation import SuspectPolicy
 from toril.worker.messages import pieces
@@ -92,12 +93,13 @@ def main(orders: str, descriptors: str) -> int:
     elif under.suspects is SuspectPolicy.ONLY:
         queues = dict.fromkeys(queues, 1)
     place = {"url": app.url, "prefix": app.prefix, "options": app.store_options, "outbox": app.outbox_url}
-    under.tell(hello={**place, "queues": queues})
+    name = worker_name(app.services.clock) if given["name"] is None else f"{given['name']}-{os.getpid()}"
+    under.tell(hello={**place, "queues": queues, "worker": name})
     for piece in pieces(sources()) if given["reload"] else ():
         under.tell(sources=piece)
     gc.collect()
     gc.freeze()  # what is loaded stays: to look through it again would hold up jobs for milliseconds each time
-    return _worked(app, queues, given, under)
+    return _worked(app, queues, name, given, under)
 
 
 def _check_shared(app: App, processes: int) -> None:
@@ -115,10 +117,9 @@ def sources() -> list[str]:
     return [file for file in files if file is not None and not file.startswith(libraries)]
 
 
-def _worked(app: App, queues: dict[str, int], given: dict[str, Any], under: SupervisorLink) -> int:
+def _worked(app: App, queues: dict[str, int], name: str, given: dict[str, Any], under: SupervisorLink) -> int:
     try:
         with asyncio.Runner(loop_factory=loop_factory(given["loop"])) as runner:
-            name = None if given["name"] is None else f"{given['name']}-{os.getpid()}"
             options = {key: given[key] for key in ("grace", "burst", "stall_interval")}
             return runner.run(app.run(queues=queues, name=name, under=under, **options))
     except BaseExceptionGroup as group:

@@ -104,6 +104,12 @@ class ChildProcess:
         """Whether it has loaded the app: from then on it may run jobs, and ends in order when it is asked to."""
         return self.hello is not None or bool(self.table.ticked)
 
+    @property
+    def worker(self) -> str | None:
+        """The name of its worker, once it has said it. The host and the process id are no such name: containers may
+        have both in common, and one that is started again has those of the one before."""
+        return None if self.hello is None else self.hello["worker"]
+
     def held(self) -> list[LeaseEntry]:
         return self.table.held()
 

@@ -2,7 +2,6 @@
 say that it is gone: its supervisor does."""
 
 import asyncio
-import socket
 from contextlib import suppress
 from typing import Final
 
@@ -54,8 +53,7 @@ async def sign_off(child: ChildProcess, store: Store) -> None:
 
 async def _last_heartbeat(child: ChildProcess, store: Store) -> WorkerRow | None:
     """How it was when it last gave a sign of life itself."""
-    host = socket.gethostname()
-    return next((each for each in await store.workers() if (each.host, each.pid) == (host, child.pid)), None)
+    return next((each for each in await store.workers() if each.id == child.worker), None)
 
 
 def _heartbeat(view: WorkerRow, silent: float, answered: dict[str, str]) -> Heartbeat:
