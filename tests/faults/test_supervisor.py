@@ -108,6 +108,21 @@ def test_a_killed_worker_is_listed_no_more(url: str, tmp_path: Path, words: tupl
         assert run.stop() == 0
 
 
+def test_a_worker_killed_while_the_run_ends_is_listed_no_more(url: str, tmp_path: Path) -> None:
+    with fleet(url, tmp_path, "--grace", "60") as run:
+        run.until_up()
+        (job,) = add(url, "busy", 600)
+        started = run.until_noted(job, "start")
+        assert pids(url) == [started.pid]
+        run.send(signal.SIGTERM)
+        until(lambda: run.said("stopping: "), "it has begun to stop", timeout=SLOW)
+        run.kill(started.pid)
+
+        assert run.ended() == 1
+
+    assert pids(url) == []
+
+
 @pytest.mark.covers("F04", "R126", "G4")
 def test_when_a_whole_group_is_killed_another_takes_over_after_the_lease(url: str, tmp_path: Path, some: int) -> None:
     took: list[float] = []

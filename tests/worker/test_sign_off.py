@@ -13,6 +13,7 @@ import pytest
 from toril.model import Heartbeat
 from toril.runtime.clock import SYSTEM
 from toril.store.engine import Store, connect
+from toril.supervisor import Supervisor, SupervisorOptions
 from toril.supervisor.silent import sign_off, speak_for
 
 PATIENCE = 60.0
@@ -53,6 +54,43 @@ async def listed(store: Store) -> list[str]:
 
 def child_of(worker: str, **states: Any) -> Any:
     return SimpleNamespace(pid=os.getpid(), worker=worker, **states)
+
+
+async def ended(url: str, child: Any, code: int) -> None:
+    """A run whose only child has ended, and which then ends as well."""
+    supervisor = Supervisor(SupervisorOptions(command=("true",)))
+    supervisor.children[0] = child
+    supervisor._greet({"url": url, "prefix": "bull", "options": {}, "queues": {"q": 1}})
+    await supervisor._end_child(0, child, code)
+    await supervisor._close()
+
+
+@pytest.mark.parametrize("forced", [True, False])
+async def test_who_is_killed_while_it_drains_is_listed_no_more(url: str, store: Store, forced: bool) -> None:
+    await alive(store, "blocked")
+    child = child_of("blocked", killed=None, draining=True, stopping=False, forced=forced, failed=None, held=list)
+
+    await ended(url, child, -9)
+
+    assert await listed(store) == []
+
+
+async def test_a_store_that_does_not_answer_does_not_hold_up_the_end(
+    url: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = asyncio.Event()
+
+    async def unanswered(*_: object) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("toril.supervisor.supervisor.sign_off", unanswered)
+    child = child_of("gone", killed=None, draining=False, stopping=False, forced=False, failed=None, held=list)
+
+    async with asyncio.timeout(PATIENCE):
+        await ended(url, child, -9)
+
+    assert asked.is_set()
 
 
 async def test_only_the_worker_of_this_name_is_signed_off(store: Store) -> None:

@@ -66,6 +66,7 @@ _HURRY: Final = 1.2  # the same, after a second signal
 _STARTING: Final = 1.0  # seconds that a process which has not begun to work may take to end
 _SHOWN: Final = 5  # jobs that are named in a line of the log
 _LAST_WORDS: Final = 1.0
+_SIGNED_OFF: Final = 1.0  # seconds at the end for saying that children which died are gone
 _STACKS: Final = 0.5  # seconds for a child to write where it is
 _MUTE: Final = 3.0  # seconds that a child may live after it has closed its end of the connection
 
@@ -97,6 +98,7 @@ class Supervisor:
         self.sources: set[str] = set()
         self._oom = OomCounter()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._sign_offs: set[asyncio.Task[Any]] = set()
         self._spares: dict[int, asyncio.Task[None]] = {}
         self._clean = True
         self._spoken_for: set[int] = set()  # children whose loop stands still
@@ -243,8 +245,15 @@ class Supervisor:
                 await self._return(keeper, leases, None if stopped else cause)
             except Exception:  # whatever it is, the other processes need a supervisor
                 log.exception("jobs could not be given back, and will be when their leases run out")
-        if not stopped and self.store is not None:
-            self._follow(sign_off(child, self.store))
+        if code < 0 or not stopped:
+            signing = self._follow(self._sign_off(child))
+            self._sign_offs.add(signing)
+            signing.add_done_callback(self._sign_offs.discard)
+
+    async def _sign_off(self, child: ChildProcess) -> None:
+        """What was killed cannot say itself that it is gone."""
+        if await self._keeper_when_open() is not None and self.store is not None:
+            await sign_off(child, self.store)
 
     async def _keeper_when_open(self) -> FleetLeases | None:
         """None where the child has its store to itself. The first jobs can bring a process down before the supervisor
@@ -392,6 +401,8 @@ class Supervisor:
         return task
 
     async def _close(self) -> None:
+        if self._sign_offs:
+            await asyncio.wait(self._sign_offs, timeout=_SIGNED_OFF)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
