@@ -339,7 +339,7 @@ async def test_a_schedule_that_goes_on_all_the_time_is_not_taken_for_one_that_st
 
     assert found == []
     assert [(fault.kind, fault.place) for fault in suspected] == [(FaultKind.SCHEDULE, f"run repeat:tick:{first.slot}")]
-    assert await doctor_of(engine).mend(suspected) == [False]
+    assert await doctor_of(engine).repair_faults(suspected) == [False]
     assert [fault.kind for fault in await doctor_of(engine).faults(["q"])] == [FaultKind.SCHEDULE]
 
 

@@ -111,7 +111,7 @@ async def test_a_reaper_mends_what_needs_no_asking_and_says_so_once(url: str) ->
     await _plant(url, store)
     events.on("mended", told.put_nowait)
 
-    reaper = asyncio.create_task(Reaper(store, SYSTEM, events, "reaper", elected=False, heal=0.1).run())
+    reaper = asyncio.create_task(Reaper(store, SYSTEM, events, "reaper", elected=False, repair_interval=0.1).run())
     async with asyncio.timeout(30):
         event = await told.get()
     reaper.cancel()

@@ -7,7 +7,7 @@ import pytest
 
 from toril.model import AuditEntry
 from toril.web.api import ENDPOINTS
-from toril.web.audit_text import ACTIONS, sentence, told
+from toril.web.audit_text import ACTIONS, in_words, sentence
 from toril.web.templates import Name
 
 
@@ -63,7 +63,7 @@ def test_an_entry_says_what_was_done_to_what_and_to_how_many(noted: AuditEntry, 
 
 
 def test_what_someone_has_named_is_no_part_of_the_sentence() -> None:
-    parts = told(entry("cancel job", "email/<b>", {"reason": "x" * 200}))
+    parts = in_words(entry("cancel job", "email/<b>", {"reason": "x" * 200}))
 
     assert [part for part in parts if isinstance(part, str)] == ["Cancelled ", "job ", " of ", ": "]
     assert parts[2] == Name("<b>", ("queues", "email", "jobs", "<b>"))

@@ -62,9 +62,11 @@ def cancel(
 
     counts, where = on_store(place, look)
     if dry_run:
-        _tell({"queue": queue, "would_cancel": sum(counts.values())}, f"{_told(counts)} of {queue}.", as_json=as_json)
+        _tell(
+            {"queue": queue, "would_cancel": sum(counts.values())}, f"{_summary(counts)} of {queue}.", as_json=as_json
+        )
         return
-    agreed(f"This cancels {_told(counts)} of {queue}. It cannot be undone.", yes=yes)
+    agreed(f"This cancels {_summary(counts)} of {queue}. It cannot be undone.", yes=yes)
 
     async def act(app: App) -> tuple[int, int]:
         found = [await app.queue(queue).cancel_all(State(state), where, reason=reason) for state in counts]
@@ -94,7 +96,7 @@ async def _counted(found: Queue, states: tuple[str, ...], where: JobFilter) -> t
     return counts, where
 
 
-def _told(counts: dict[str, int]) -> str:
+def _summary(counts: dict[str, int]) -> str:
     some = [f"{many} {state.replace('_', ' ')}" for state, many in counts.items() if many]
     return _jobs(sum(counts.values())) + (f" ({', '.join(some)})" if some else "")
 

@@ -16,7 +16,7 @@ from toril.cli.completion import queue_names
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import compact, plain
 from toril.cli.exit import CommandFailed, say
-from toril.cli.job import belongings, never_started, show_letter
+from toril.cli.job import details, never_started, show_letter
 from toril.cli.store_option import StoreOption, on_store, secrets_option, store_options
 from toril.cli.terminal import Column, Lines, age, duration, json_option, show, since
 from toril.model import Page
@@ -138,7 +138,7 @@ def show_(*, letter: str, place: StoreOption, as_json: bool) -> None:
 
     async def look(app: App) -> dict[str, Any]:
         row = await app.dead_letters.row(letter)
-        return of_letter(row, app.redaction) | await belongings(app, app.dead_letters.as_job(row))
+        return of_letter(row, app.redaction) | await details(app, app.dead_letters.as_job(row))
 
     found = on_store(place, look)
     if as_json:

@@ -104,7 +104,7 @@ def _repair(place: StoreOption, mendable: Sequence[Finding], *, as_json: bool) -
     """Mend them; those that are still there."""
     repaired = on_store(place, lambda app: app.repair(mendable))
     for each in repaired:
-        click.echo(on_a_line(_mended(each)) if as_json else plain(f"{each.outcome.value:<7} {each.finding.summary}"))
+        click.echo(on_a_line(_document(each)) if as_json else plain(f"{each.outcome.value:<7} {each.finding.summary}"))
     return [each.finding for each in repaired if each.outcome is RepairOutcome.FAILED]
 
 
@@ -123,5 +123,5 @@ def _unusable(place: StoreOption, error: Exception) -> Finding:
     )
 
 
-def _mended(repaired: Repaired) -> dict[str, Any]:
+def _document(repaired: Repaired) -> dict[str, Any]:
     return of_finding(repaired.finding) | {"outcome": repaired.outcome.value}

@@ -64,7 +64,7 @@ def code_of(error: BaseException) -> int:
             return 141
         case TorilError() | OSError() as failed:
             wrong_call = isinstance(failed, UsageError) and not isinstance(failed, NotFound | WrongState | UnknownQueue)
-            return _told(failed, 2 if wrong_call else 1)
+            return _reported(failed, 2 if wrong_call else 1)
         case Exception() as unforeseen:
             return _bug(unforeseen)
         case _:
@@ -95,7 +95,7 @@ def _innermost(error: BaseException) -> BaseException:
     return error
 
 
-def _told(error: BaseException, code: int) -> int:
+def _reported(error: BaseException, code: int) -> int:
     say(f"Error: {error}")
     return code
 

@@ -55,8 +55,8 @@ def _label(tree: FlowTree) -> Text:
     label = Text(plain(f"{tree.name or '-'}  {tree.queue} {tree.id}  ")).append(word, style=_COLOURS.get(word, ""))
     if family.total:
         counts = (("open", family.open), ("completed", family.completed), ("ignored", family.ignored))
-        told = ", ".join(f"{count} {name}" for name, count in (*counts, ("failed", family.failed)) if count)
-        label.append(f"  ({told})", style="dim")
+        ended = ", ".join(f"{count} {name}" for name, count in (*counts, ("failed", family.failed)) if count)
+        label.append(f"  ({ended})", style="dim")
     if tree.text is not None and word in {"ignored", "failed"}:
         label.append(f"  {plain(tree.text)[:200]}")
     return label

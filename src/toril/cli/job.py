@@ -22,7 +22,7 @@ from toril.operate.documents import of_children, of_errors, of_explanation, of_j
 from toril.operate.search import JobSearch
 from toril.records import JobStack
 
-__all__ = ["belongings", "found_job", "job", "never_started", "show_job", "show_letter", "show_run", "show_schedule"]
+__all__ = ["details", "found_job", "job", "never_started", "show_job", "show_letter", "show_run", "show_schedule"]
 
 _LINES: Final = 20  # of the job's log
 _LONG: Final = 60_000  # characters of a payload
@@ -55,10 +55,10 @@ def show_job(job: dict[str, Any]) -> None:
             "result": job["result"],
         }
     )
-    _belongings(job)
+    _print_details(job)
 
 
-def _belongings(found: dict[str, Any]) -> None:
+def _print_details(found: dict[str, Any]) -> None:
     """What a job and a dead letter have alike."""
     _section("data", json.dumps(found["data"], indent=2, ensure_ascii=False)[:_LONG].split("\n"))
     _section("attempts", [] if never_started(found) else list(map(_attempt, found["errors"])))
@@ -102,7 +102,7 @@ def show_letter(letter: dict[str, Any]) -> None:
             "metadata": letter["metadata"] or None,
         }
     )
-    _belongings(letter)
+    _print_details(letter)
 
 
 def show_run(run: dict[str, Any]) -> None:
@@ -277,8 +277,8 @@ def cancel(*, queue: str | None, job_id: str, reason: str, place: StoreOption, a
         return found, await found.cancel(reason)
 
     found, outcome = on_store(place, stop)
-    told = "is cancelled" if outcome == "cancelled" else "was asked to stop"
-    _tell(found, told, {"outcome": outcome}, as_json=as_json)
+    what = "is cancelled" if outcome == "cancelled" else "was asked to stop"
+    _tell(found, what, {"outcome": outcome}, as_json=as_json)
 
 
 @job.command()
@@ -303,7 +303,7 @@ def _act(
     queue: str | None,
     job_id: str,
     act: Callable[[Job[Any]], Awaitable[None]],
-    told: str,
+    what: str,
     *,
     as_json: bool,
 ) -> None:
@@ -312,14 +312,14 @@ def _act(
         await act(found)
         return found
 
-    _tell(on_store(place, work), told, {"done": True}, as_json=as_json)
+    _tell(on_store(place, work), what, {"done": True}, as_json=as_json)
 
 
-def _tell(found: Job[Any], told: str, facts: dict[str, Any], *, as_json: bool) -> None:
+def _tell(found: Job[Any], what: str, facts: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         click.echo(on_a_line({"queue": found.queue.name, "id": found.id, "name": found.name, **facts}))
     else:
-        click.echo(plain(f"Job {found.id} ({found.name}) of {found.queue.name} {told}."))
+        click.echo(plain(f"Job {found.id} ({found.name}) of {found.queue.name} {what}."))
 
 
 async def found_job(app: App, queue: str | None, job_id: str) -> Job[Any]:
@@ -352,10 +352,10 @@ async def _shown(app: App, queue: str | None, job_id: str) -> tuple[str, dict[st
     record = found.record
     trace = record.failure.traceback if record is not None and record.failure is not None else ""
     shown = app.redaction.text(trace, "traceback", found.queue.name, found.name)
-    return "job", of_job(found) | {"traceback": shown} | await belongings(app, found)
+    return "job", of_job(found) | {"traceback": shown} | await details(app, found)
 
 
-async def belongings(app: App, found: Job[Any]) -> dict[str, Any]:
+async def details(app: App, found: Job[Any]) -> dict[str, Any]:
     """A job's log, the errors of its attempts, and how its children stand."""
     logs = [app.redaction.text(line, "log", found.queue.name, found.name) for line in await found.logs()]
     children = of_children(await app.tree(found, whole=False, depth=1))

@@ -127,11 +127,11 @@ class _Lines:
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
-        self._told = SYSTEM.monotonic()
+        self._shown_at = SYSTEM.monotonic()
 
     def tell(self, moving: TransferProgress) -> None:
-        if not self._quiet and SYSTEM.monotonic() - self._told >= _OFTEN:
-            self._told = SYSTEM.monotonic()
+        if not self._quiet and SYSTEM.monotonic() - self._shown_at >= _OFTEN:
+            self._shown_at = SYSTEM.monotonic()
             say(f"moved {moving.jobs} jobs; {moving.left} are left, {moving.running} of them running")
 
 

@@ -56,7 +56,7 @@ def limit(
     if as_json:
         click.echo(on_a_line(found))
         return
-    for line in (_told(found), *_declared(found["declared"], rate_is_set=found["rate_max"] is not None)):
+    for line in (_summary(found), *_declared(found["declared"], rate_is_set=found["rate_max"] is not None)):
         click.echo(plain(line))
 
 
@@ -88,7 +88,7 @@ def number_or_none(text: str, option: str) -> int | None:
     return int(text)
 
 
-def _told(found: dict[str, Any]) -> str:
+def _summary(found: dict[str, Any]) -> str:
     """What is set, and then what the code says: what is not set is as it says."""
     most = (
         "no bound on how many run at once"

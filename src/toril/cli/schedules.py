@@ -121,11 +121,11 @@ def _act(
         found, _ = await _found(app, queue, schedule)
         return found.name, await work(found)
 
-    name, told = on_store(place, act)
+    name, what = on_store(place, act)
     if as_json:
-        click.echo(on_a_line({"queue": name, "schedule": schedule, "done": told}))
+        click.echo(on_a_line({"queue": name, "schedule": schedule, "done": what}))
     else:
-        click.echo(plain(f"Schedule {schedule} of {name} {told}."))
+        click.echo(plain(f"Schedule {schedule} of {name} {what}."))
 
 
 async def _found(app: App, queue: str | None, schedule: str) -> tuple[Queue, ScheduleRow]:

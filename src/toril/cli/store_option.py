@@ -137,7 +137,7 @@ async def _worked(
     app = place.to_app()
     ctx = click.get_current_context(silent=True)
     app.redaction.secrets = "show" if ctx is not None and ctx.meta.get(_SHOW_SECRETS) else "mask"
-    until, told = SYSTEM.monotonic() + place.wait, False
+    until, reported = SYSTEM.monotonic() + place.wait, False
     while True:
         try:
             if missing == "refuse":
@@ -147,9 +147,9 @@ async def _worked(
         except (CommandFailed, EngineUnavailable) as error:
             if SYSTEM.monotonic() >= until:
                 raise
-            if not told:
+            if not reported:
                 say(f"Waiting: {error}")
-                told = True
+                reported = True
         await SYSTEM.sleep(_LOOK_AGAIN)
     try:
         return await work(app)

@@ -72,8 +72,8 @@ def stop(*, name: str, place: StoreOption, as_json: bool) -> None:
     _tell(name, "stop", "was told to drain and end", as_json=as_json)
 
 
-def _tell(name: str, order: str, told: str, *, as_json: bool) -> None:
-    click.echo(on_a_line({"worker": name, "told": order}) if as_json else plain(f"{name} {told}."))
+def _tell(name: str, order: str, what: str, *, as_json: bool) -> None:
+    click.echo(on_a_line({"worker": name, "told": order}) if as_json else plain(f"{name} {what}."))
 
 
 async def _documents(app: App) -> list[dict[str, Any]]:
@@ -92,5 +92,5 @@ def _row(worker: dict[str, Any]) -> list[object]:
     running = f"{worker['running']} of {worker['slots']}"
     seen, started = age(worker["seen_at"]), age(worker["started_at"])
     names = ", ".join(worker["queues"])
-    told = "stop" if "stop" in worker["orders"] else ", ".join(worker["orders"])
-    return [worker["worker"], worker["host"], worker["pid"], running, told, started, seen, worker["version"], names]
+    what = "stop" if "stop" in worker["orders"] else ", ".join(worker["orders"])
+    return [worker["worker"], worker["host"], worker["pid"], running, what, started, seen, worker["version"], names]

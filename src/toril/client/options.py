@@ -323,14 +323,14 @@ class DeclaredLimits:
             self.settings.append(SetMaxWaiting(limit))
         if groups is not None:
             self.settings.append(DeclareGroups(groups))
-        self._told: WeakSet[Store] = WeakSet()
+        self._set_in: WeakSet[Store] = WeakSet()
 
     async def tell(self, services: Services) -> None:
-        if not self.settings or services.store in self._told:
+        if not self.settings or services.store in self._set_in:
             return
         store = services.store
         await services.call(lambda call: store.configure(self._queue, self.settings, call=call))
-        self._told.add(store)
+        self._set_in.add(store)
 
 
 # What `app.queue(name)` is called with when nothing but the name is said.

@@ -87,15 +87,15 @@ class Doctor:
         """Mend what can be mended of these. Each repair looks again in the step that mends, so it is safe beside
         workers, and an old list of findings does no harm."""
         faults = [finding.fault for finding in findings if finding.fault is not None]
-        mended = dict(zip(faults, await self.mend(faults), strict=True))
+        repaired = dict(zip(faults, await self.repair_faults(faults), strict=True))
         left = set(await self._there(faults))
         return [
-            Repaired(finding, _outcome(finding.fault, mended, left))
+            Repaired(finding, _outcome(finding.fault, repaired, left))
             for finding in findings
             if finding.fault is not None
         ]
 
-    async def mend(self, faults: Sequence[Fault]) -> list[bool]:
+    async def repair_faults(self, faults: Sequence[Fault]) -> list[bool]:
         """Mend these; False for those that were not there."""
         answers: dict[Fault, bool] = {}
         for fault in faults:
@@ -134,8 +134,8 @@ class Doctor:
                 if await self._is_idle(view):
                     found.append(_of_schedule(view))
             except InvalidOption as error:  # times that another program has set, and that make no sense
-                told, place = f"schedule {view.schedule.id!r} makes no sense: {error}", f"schedules of {queue}"
-                found.append(Fault(kind=FaultKind.FOREIGN, queue=queue, subject=told, place=place))
+                subject, place = f"schedule {view.schedule.id!r} makes no sense: {error}", f"schedules of {queue}"
+                found.append(Fault(kind=FaultKind.FOREIGN, queue=queue, subject=subject, place=place))
         return tuple(found), page.cursor
 
     async def _there(self, faults: Sequence[Fault]) -> list[Fault]:
@@ -212,8 +212,8 @@ class AutoRepair:
                 break
             suspected += [fault for fault in found if fault.kind in AUTO_REPAIRED]
         faults = await self._doctor.confirmed(suspected)
-        mended = await self._doctor.mend(faults)
-        return [fault for fault, done in zip(faults, mended, strict=True) if done]
+        repaired = await self._doctor.repair_faults(faults)
+        return [fault for fault, done in zip(faults, repaired, strict=True) if done]
 
 
 def _worst_first(findings: Sequence[Finding]) -> list[Finding]:
@@ -231,7 +231,7 @@ def _of_schedule(view: ScheduleRow) -> Fault:
     )
 
 
-def _outcome(fault: Fault, mended: dict[Fault, bool], left: set[Fault]) -> RepairOutcome:
+def _outcome(fault: Fault, repaired: dict[Fault, bool], left: set[Fault]) -> RepairOutcome:
     if fault in left:
         return RepairOutcome.FAILED
-    return RepairOutcome.MENDED if mended[fault] else RepairOutcome.GONE
+    return RepairOutcome.MENDED if repaired[fault] else RepairOutcome.GONE

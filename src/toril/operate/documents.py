@@ -416,20 +416,20 @@ def of_finding(finding: Finding) -> dict[str, Any]:
     }  # fmt: skip
 
 
-_TOLD: Final[Mapping[str, Part]] = {"returnvalue": "result", "failedReason": "error", "data": "progress"}
+_PARTS: Final[Mapping[str, Part]] = {"returnvalue": "result", "failedReason": "error", "data": "progress"}
 
 
-def _told(queue: str, field: str, text: str, seen: Redaction) -> str:
-    if field not in _TOLD:
+def _detail(queue: str, field: str, text: str, seen: Redaction) -> str:
+    if field not in _PARTS:
         return text
     value = text if field == "failedReason" else stored(text)
-    found = seen.seen(value, _TOLD[field], queue, "")
+    found = seen.seen(value, _PARTS[field], queue, "")
     return text if found == value else found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
 
 
 def of_event(queue: str, event: EventRow, seen: Redaction) -> dict[str, Any]:
     """Something that happened in a queue; `at` is its place there. An event does not tell the job's name."""
-    detail = {field: _told(queue, field, text, seen) for field, text in event.detail.items()}
+    detail = {field: _detail(queue, field, text, seen) for field, text in event.detail.items()}
     return {
         "queue": queue, "kind": event.kind.value, "at": event.at, "time": event.time, "id": event.job_id,
         "detail": detail,

@@ -26,7 +26,7 @@ LEASE: Final = 30.0  # seconds; renewed at a third of it, and tried for at a six
 _STALL_INTERVAL: Final = 1.0  # seconds: a lease that began after the last look is found this late at most
 _NAMES: Final = 1.0  # seconds between looks for new queues, at least
 _PRUNE: Final = 60.0
-_HEAL: Final = 300.0  # seconds between looks for what can be mended without asking
+_REPAIR: Final = 300.0  # seconds between looks for what can be mended without asking
 _LOOKS: Final = 200  # in one of these: some twenty thousand ids on Redis
 _AFTER_AN_ERROR: Final = 5.0
 _RESIGN: Final = 0.5  # seconds
@@ -49,7 +49,7 @@ class Election:
         engine: Engine,
         clock: Clock,
         owner: str,
-        told: Callable[[bool], None],
+        on_change: Callable[[bool], None],
         *,
         role: str = REAPER,
         lease: float = LEASE,
@@ -60,7 +60,7 @@ class Election:
         self._engine = engine
         self._clock = clock
         self._owner = owner
-        self._told = told
+        self._on_change = on_change
         self._role = role
         self._lease = lease
         self._renew = lease / 3 if renew is None else renew
@@ -112,7 +112,7 @@ class Election:
     def _set(self, *, leads: bool) -> None:
         if leads is not self._led:
             self._led = leads
-            self._told(leads)
+            self._on_change(leads)
 
 
 class Reaper:
@@ -133,7 +133,7 @@ class Reaper:
         election_interval: float | None = None,
         stall_interval: float = _STALL_INTERVAL,
         unled: float = 0.0,
-        heal: float = _HEAL,
+        repair_interval: float = _REPAIR,
         recovered: Callable[[str, Recovered, float], None] = lambda *_: None,
     ) -> None:
         self._store = store
@@ -146,7 +146,7 @@ class Reaper:
         self._unled = unled
         self._unled_until = 0.0
         self._recovered = recovered
-        self._heal = heal
+        self._repair_interval = repair_interval
         self._led = asyncio.Event()
         self._contact = Contact()
         self._election = None
@@ -172,7 +172,7 @@ class Reaper:
                 group.create_task(self._election.run())
             group.create_task(self._sweeps())
             group.create_task(self._prunes())
-            group.create_task(self._heals())
+            group.create_task(self._repair_round())
 
     @property
     def leads(self) -> bool:
@@ -238,27 +238,27 @@ class Reaper:
             except TorilError as error:
                 self._failed(error)
 
-    async def _heals(self) -> None:
+    async def _repair_round(self) -> None:
         """Mend, now and then, what nobody need be asked for."""
-        healer = AutoRepair(Doctor(self._store, self._clock), _LOOKS)
+        repairs = AutoRepair(Doctor(self._store, self._clock), _LOOKS)
         try:
             while True:
-                await self._clock.sleep(self._heal * (0.5 + self._clock.random()))
+                await self._clock.sleep(self._repair_interval * (0.5 + self._clock.random()))
                 await self._led.wait()
                 try:
-                    mended = await healer.round(self._queues) if self.leads else []
+                    repaired = await repairs.round(self._queues) if self.leads else []
                 except TorilError as error:
                     self._failed(error)
                 else:
-                    self._tell_mended(mended)
+                    self._report_repairs(repaired)
         finally:
-            await healer.close()
+            await repairs.close()
 
-    def _tell_mended(self, mended: Sequence[Fault]) -> None:
-        if mended:
-            kinds = Counter(fault.kind.value for fault in mended)
-            told = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-            self._events.emit("mended", WorkerEvent(worker=self._name, faults=told, detail=tuple(mended)))
+    def _report_repairs(self, repaired: Sequence[Fault]) -> None:
+        if repaired:
+            kinds = Counter(fault.kind.value for fault in repaired)
+            on_change = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+            self._events.emit("mended", WorkerEvent(worker=self._name, faults=on_change, detail=tuple(repaired)))
 
     def _lead_changed(self, leads: bool) -> None:  # noqa: FBT001 - a callback with one fact
         if leads:

@@ -22,7 +22,7 @@ from toril.runtime.services import Services
 __all__ = ["Scanner", "Scanners"]
 
 PRIORITY: Final = 10  # after everything else in its queue
-_TOLD: Final = 10  # errors that a result names
+_SHOWN: Final = 10  # errors that a result names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Scanner:
             counts["found"] += 1
             if not dry:
                 counts[await self._reset(stuck, errors)] += 1
-        return Result(self._summary(counts, dry=dry), counts, errors[:_TOLD])
+        return Result(self._summary(counts, dry=dry), counts, errors[:_SHOWN])
 
     async def _found(self, before: datetime) -> Any:
         """What `find` answers; of one that blocks, all that it finds is taken in the thread, where it is looked up."""

@@ -214,11 +214,11 @@ class JobSearch:
     def seen_run(self, run: RunRow, data: Any = None) -> Searchable:
         """What a filter looks at of a run record; it has no payload of its own."""
         error = "" if run.ending is RunStatus.COMPLETED else run.text
-        told = redacted(self._redaction.text(error, "error", self._name, run.name) or "")
+        shown = redacted(self._redaction.text(error, "error", self._name, run.name) or "")
         return Searchable(
             id=run.id,
             name=run.name,
-            error=told,
+            error=shown,
             data=data,
             moment=run.finished_at,
             worker=run.worker,

@@ -93,7 +93,7 @@ class Transfer:
         self._tell = tell
         self._from = self._to = ""
         self._stale: TransferBatch | None = None
-        self._told_at = 0.0
+        self._reported_at = 0.0
         self.moving = TransferProgress()
 
     async def outlook(self) -> TransferPlan:
@@ -175,8 +175,8 @@ class Transfer:
                 continue
             await self._source.transfers.confirm_export(load)
             self.moving.count(load, arrival)
-            if self._clock.monotonic() - self._told_at > _OFTEN:
-                await self._told()
+            if self._clock.monotonic() - self._reported_at > _OFTEN:
+                await self._report()
 
     def _check_other(self, load: TransferBatch) -> None:
         """A later load has arrived: another mover is ahead of this one; or the source has forgotten that it sent it."""
@@ -187,16 +187,16 @@ class Transfer:
             )
         self._stale = load
 
-    async def _told(self) -> None:
+    async def _report(self) -> None:
         left = running = 0
         for queue in await self._source.queues():
             counts = await self._source.counts(queue)
             left, running = left + sum(counts.values()), running + counts.active
-        self.moving.left, self.moving.running, self._told_at = left, running, self._clock.monotonic()
+        self.moving.left, self.moving.running, self._reported_at = left, running, self._clock.monotonic()
         self._tell(self.moving)
 
     async def _is_empty(self) -> bool:
-        await self._told()
+        await self._report()
         if self.moving.left or await self._source.dead_letters.count():
             return False
         return not any([(await self._schedules(queue))[0] for queue in await self._source.queues()])

@@ -7,14 +7,14 @@ from typing import Any, Final, TypeAlias
 from toril.model import AuditEntry
 from toril.web.templates import Name, Words, compact, number, plural
 
-__all__ = ["ACTIONS", "sentence", "told"]
+__all__ = ["ACTIONS", "in_words", "sentence"]
 
 Body: TypeAlias = Mapping[str, Any]
 _NAMED: Final = 3  # ids that are listed; of more the number is told
 _TEXT: Final = 80  # characters of a text that someone gave
 
 
-def told(entry: AuditEntry) -> Words:
+def in_words(entry: AuditEntry) -> Words:
     """The sentence, in parts: `Replayed 12 dead letters of webhooks, error 429`. What was refused was tried."""
     worded = ACTIONS.get(entry.action)
     if worded is None:
@@ -27,7 +27,7 @@ def told(entry: AuditEntry) -> Words:
 
 def sentence(entry: AuditEntry) -> str:
     """The same as one text."""
-    parts = (part if isinstance(part, str) else part.text for part in told(entry))
+    parts = (part if isinstance(part, str) else part.text for part in in_words(entry))
     return "".join(parts).replace("\u00a0", " ").strip()
 
 

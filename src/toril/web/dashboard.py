@@ -193,7 +193,7 @@ class Dashboard:
         self._clock = clock
         self._means = means
         self._table = RouteTable(PAGES)
-        self._surroundings = FleetStatusReader(app, clock)
+        self._fleet = FleetStatusReader(app, clock)
         self.live = Live(self._draw, clock)
 
     def asset(self, path: str) -> Response | None:
@@ -217,8 +217,8 @@ class Dashboard:
 
     async def _drawn(self, path: str, raw: bytes, who: Who) -> str:
         page, names = self._found(path, who)
-        asked, around = asked_for(page.query, query(raw)), await self._surroundings.now()
-        values = await page.show(PageRequest(self._app, who, names, asked, None, around, self._surroundings.recall))
+        asked, around = asked_for(page.query, query(raw)), await self._fleet.now()
+        values = await page.show(PageRequest(self._app, who, names, asked, None, around, self._fleet.recall))
         frame = {**framed(self._app.url, around, page.nav), "onward": partial(_onward, query(raw))}
         return self._rendered(page.template, path, who, frame, values)
 
@@ -242,9 +242,11 @@ class Dashboard:
         text = self._rendered(template, path or "/", None, framed(self._app.url), values)
         return _Html(text, problem.status, problem.headers)
 
-    def sign_in_page(self, problem: Problem | None = None, path: str = SIGN_IN, *, told: bool = False) -> Response:
-        """Where someone signs in. `told`: another link was just printed."""
-        values = {"problem": problem, "told": told, "minutes": CODE_MINUTES}
+    def sign_in_page(
+        self, problem: Problem | None = None, path: str = SIGN_IN, *, link_printed: bool = False
+    ) -> Response:
+        """Where someone signs in. `link_printed`: another link was just printed."""
+        values = {"problem": problem, "told": link_printed, "minutes": CODE_MINUTES}
         text = self._rendered("enter.html", path or "/", None, framed(self._app.url), values)
         return _Html(text) if problem is None else _Html(text, problem.status, problem.headers)
 

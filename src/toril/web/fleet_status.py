@@ -162,12 +162,12 @@ class FleetStatusReader:
             return ()
         if self._looked_at is None or self.clock.monotonic() - self._looked_at >= _LOOKED_OVER:
             self._looked_at = self.clock.monotonic()
-            self._findings = [each for each in judged(await self.app.store.repairs.facts()) if each.code in _TOLD]
+            self._findings = [each for each in judged(await self.app.store.repairs.facts()) if each.code in _SHOWN]
         return self._findings
 
 
 # Of what a look at the server can find: what may lose jobs now, slows all down, or makes times wrong.
-_TOLD: Final = frozenset({"evicted", "eviction", "memory", "log", "snapshot", "latency", "clock"})
+_SHOWN: Final = frozenset({"evicted", "eviction", "memory", "log", "snapshot", "latency", "clock"})
 
 
 def _free(workers: Sequence[WorkerRecord], queue: str) -> int:

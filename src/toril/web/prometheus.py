@@ -97,7 +97,7 @@ class _Fleet(Collector):
             labels=["queue"],
         )
         for each in self._queues:
-            late = quantile(merged(tally.runs for tally in each.slices.values()), 0.95)
+            late = quantile(merged(part.runs for part in each.slices.values()), 0.95)
             if late is not None and each.name in self._leases:
                 share.add_metric([each.name], round(late / self._leases[each.name], 4))
         return share

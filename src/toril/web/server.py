@@ -241,14 +241,14 @@ def serving(access: Access, hosts: Sequence[str], proxies: Sequence[str]) -> Cal
         if supervisor.hello is None or is_in_memory(supervisor.hello["url"]):
             await probes_alone(supervisor)  # its jobs are in another process, and cannot be seen from here
             return
-        vitals = HealthMonitor(supervisor, SYSTEM)
+        monitor = HealthMonitor(supervisor, SYSTEM)
         terms = GuardOptions(access=access, hosts=(*hosts, listen.host), proxies=proxies)
         site = Site(
             _app(supervisor),
             terms,
             SYSTEM,
-            probe=_probes(vitals),
-            pages={"/health": lambda: _health(vitals, listen.origin)},
+            probe=_probes(monitor),
+            pages={"/health": lambda: _health(monitor, listen.origin)},
         )
         server = HttpServer(site, listen.host, listen.port)
         try:
@@ -259,7 +259,7 @@ def serving(access: Access, hosts: Sequence[str], proxies: Sequence[str]) -> Cal
         log.info("HTTP on %s:%s: the dashboard, /livez, /readyz, /health, /metrics, /api/v1", listen.host, port)
         if isinstance(access, SignInLink):
             access.start(address_of(listen.host, port), _tell_link)
-        watching = create_task(vitals.watch())
+        watching = create_task(monitor.watch())
         try:
             await Event().wait()
         except CancelledError:
@@ -297,13 +297,13 @@ def _refused(supervisor: Supervisor, reason: str) -> None:
         log.warning("%s; the workers go on without it", text)
 
 
-def _probes(vitals: HealthMonitor) -> Callable[[str], Response | None]:
+def _probes(monitor: HealthMonitor) -> Callable[[str], Response | None]:
     def probe(path: str) -> Response | None:
         match path:
             case "/livez":
                 return PlainTextResponse("alive\n")
             case "/readyz":
-                unready = bool(vitals.problems())
+                unready = bool(monitor.problems())
                 return PlainTextResponse("not ready\n" if unready else "ready\n", _UNREADY if unready else 200)
             case _:
                 return None
@@ -311,9 +311,9 @@ def _probes(vitals: HealthMonitor) -> Callable[[str], Response | None]:
     return probe
 
 
-def _health(vitals: HealthMonitor, origin: str | None) -> Response:
+def _health(monitor: HealthMonitor, origin: str | None) -> Response:
     headers = {} if origin is None else {"access-control-allow-origin": origin, "vary": "Origin"}
-    return as_json(vitals.document(), _UNREADY if vitals.problems() else 200, headers)
+    return as_json(monitor.document(), _UNREADY if monitor.problems() else 200, headers)
 
 
 _BETWEEN: Final = 2.0  # seconds between two looks at the store

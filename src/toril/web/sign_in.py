@@ -59,7 +59,7 @@ class SignInLink:
     _key: str = ""
     _url: str = ""
     _tell: Callable[[str], None] | None = None
-    _told_at: float | None = None
+    _printed_at: float | None = None
     _codes: dict[str, float] = field(default_factory=dict)  # and when each ends, by the monotonic clock
 
     def __post_init__(self) -> None:
@@ -75,9 +75,9 @@ class SignInLink:
     def tell_link(self) -> None:
         """Tell a new link, unless one was told a moment ago. Earlier ones can still be used."""
         now = self.clock.monotonic()
-        if self._tell is None or (self._told_at is not None and now - self._told_at < _BETWEEN):
+        if self._tell is None or (self._printed_at is not None and now - self._printed_at < _BETWEEN):
             return
-        self._told_at = now
+        self._printed_at = now
         code = self.clock.unique()
         self._codes = {known: end for known, end in self._codes.items() if end > now} | {code: now + CODE_MINUTES * 60}
         self._tell(f"{self._url}{SIGN_IN[1:]}?{urlencode({'code': code})}")

@@ -108,18 +108,18 @@ class Site:
         try:
             return await self._asked(scope, receive)
         except Problem as problem:
-            return self._told(scope, problem)
+            return self._problem_response(scope, problem)
         except Closed:
-            return self._told(scope, Problem(503, "closed", "the app is not open"))
+            return self._problem_response(scope, Problem(503, "closed", "the app is not open"))
         except TorilError as error:
-            return self._told(scope, problem_of(error))
+            return self._problem_response(scope, problem_of(error))
         except Exception:
             incident = self._clock.unique()[:12]
             log.exception("a request failed, incident %s", incident)
             failed = Problem(500, "failed", "this failed; the log tells why, under this incident")
-            return self._told(scope, failed, incident)
+            return self._problem_response(scope, failed, incident)
 
-    def _told(self, scope: Scope, problem: Problem, incident: str | None = None) -> Response:
+    def _problem_response(self, scope: Scope, problem: Problem, incident: str | None = None) -> Response:
         """A browser that wanted a page gets one; all else gets JSON."""
         path, wanted = _path(scope), Headers(scope=scope).get("accept", "")
         if self._dashboard is None or _is_api(path) or path == LIVE or "text/html" not in wanted:
@@ -234,7 +234,7 @@ async def _signed_in_by_link(access: SignInLink, dashboard: Dashboard, scope: Sc
     if scope["method"] == "POST":
         check_own(Headers(scope=scope))
         access.tell_link()
-        return dashboard.sign_in_page(told=True)
+        return dashboard.sign_in_page(link_printed=True)
     code = query(scope["query_string"]).get("code")
     if code is None or scope["method"] != "GET":
         return dashboard.sign_in_page()

@@ -100,7 +100,7 @@ async def look_everywhere(app: App, where: JobFilter, counts: Mapping[str, Count
     places = list(_places(counts))
     start = next((at for at, place in enumerate(places) if str(place) == cursor), 0)
     hits: dict[tuple[str, str], dict[str, Any]] = {}
-    told: list[dict[str, Any]] = []
+    searched: list[dict[str, Any]] = []
     until = SYSTEM.monotonic() + _SOON
     at = start
     while at < len(places) and (at == start or SYSTEM.monotonic() < until):
@@ -108,10 +108,10 @@ async def look_everywhere(app: App, where: JobFilter, counts: Mapping[str, Count
         found = await _looked(app, place, where)
         for hit in found.hits:  # a job that is kept, or is a dead letter, has a run record as well
             hits.setdefault((hit["queue"], hit["id"]), hit)
-        told.append({"kind": place.kind, "queue": place.queue or None, "looked": found.looked, "more": found.more})
+        searched.append({"kind": place.kind, "queue": place.queue or None, "looked": found.looked, "more": found.more})
         at += 1
     left = len(places) - at
-    return SearchStep(hits=tuple(hits.values()), places=told, next=str(places[at]) if left else None, left=left)
+    return SearchStep(hits=tuple(hits.values()), places=searched, next=str(places[at]) if left else None, left=left)
 
 
 def _places(counts: Mapping[str, Counts]) -> Iterator[SearchPlace]:

@@ -44,14 +44,14 @@ async def list_running(asking: Request) -> dict[str, Any]:
 
 
 async def quiet_worker(asking: Request) -> dict[str, Any]:
-    return await _told(asking, WorkerCommand.QUIET)
+    return await _command(asking, WorkerCommand.QUIET)
 
 
 async def stop_worker(asking: Request) -> dict[str, Any]:
-    return await _told(asking, WorkerCommand.STOP)
+    return await _command(asking, WorkerCommand.STOP)
 
 
-async def _told(asking: Request, order: WorkerCommand) -> dict[str, Any]:
+async def _command(asking: Request, order: WorkerCommand) -> dict[str, Any]:
     name = asking.path["worker"]
     if not await asking.app.store.signal(name, order):
         raise NotFound(f"no worker {preview(name)} is alive")

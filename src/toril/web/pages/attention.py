@@ -40,7 +40,7 @@ class ProblemLine:
 
 
 def troubles(needs: Sequence[Need]) -> list[ProblemLine]:
-    return [_told(need) for need in needs]
+    return [_line(need) for need in needs]
 
 
 def of_queue(needs: Sequence[Need], queue: str) -> list[ProblemLine]:
@@ -59,7 +59,7 @@ def _usually(rate: float | None) -> str:
     return "no job ended in the week before" if rate is None else f"usually {percent(rate)}"
 
 
-def _told(need: Need) -> ProblemLine:
+def _line(need: Need) -> ProblemLine:
     cls, icon = _LOOKS[importance_of(need)]
     match need:
         case NoWorker(queue, since, waiting, growth):

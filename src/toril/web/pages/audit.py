@@ -7,7 +7,7 @@ from pydantic import Field
 
 from toril.web.access import Role
 from toril.web.api.audit import Noted, audit_page
-from toril.web.audit_text import told
+from toril.web.audit_text import in_words
 from toril.web.pages.page import PageSpec, View
 from toril.web.routing import Request
 
@@ -31,7 +31,7 @@ async def audit(asking: Request) -> dict[str, Any]:
     form = Noted(q=view.q or None, since=since, cursor=view.after or None)
     found = await audit_page(asking.app.store, form)
     return {
-        "title": "Audit log", "view": view, "rows": [(entry, told(entry)) for entry in found], "next": found.cursor,
+        "title": "Audit log", "view": view, "rows": [(entry, in_words(entry)) for entry in found], "next": found.cursor,
         "filtered": bool(view.q or view.since or view.after),
     }  # fmt: skip
 

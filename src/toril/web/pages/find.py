@@ -37,7 +37,7 @@ async def find(asking: PageRequest) -> dict[str, Any]:
     return {
         "title": "Find", "now": asking.around.now, "q": text, "look": look, "next": look.next,
         "queues": [name for name in names if text and first and text.casefold() in name.casefold()][:_QUEUES],
-        "rows": [each | {"shown": _shown(each)} for each in hits], "told": _told(look, looked_for, len(names)),
+        "rows": [each | {"shown": _shown(each)} for each in hits], "told": _progress(look, looked_for, len(names)),
         "deeper": _deeper(look, text),
     }  # fmt: skip
 
@@ -56,7 +56,7 @@ def _shown(hit: dict[str, Any]) -> StateLook:
     return _LETTER if hit["dead_letter"] else EVERY[hit["state"]]
 
 
-def _told(look: SearchStep, by_id: int, queues: int) -> str:
+def _progress(look: SearchStep, by_id: int, queues: int) -> str:
     """What was looked at, and how far."""
     said = []
     if look.places:

@@ -70,16 +70,16 @@ class EndedFlowRuns:
 
     def filled(self, tree: FlowTree, parent: JobRef | None, *, depth: int, width: int) -> FlowTree:
         """A flow as it stands, with the names and ends of its jobs that are gone; from a `parent` on that is gone."""
-        mended = self._mended(tree, depth, width)
+        restored = self._restored(tree, depth, width)
         if parent is None or parent not in self.runs:
-            return mended
-        return self._tree(self.top(parent), depth, width, {JobRef(tree.queue, tree.id): mended})
+            return restored
+        return self._tree(self.top(parent), depth, width, {JobRef(tree.queue, tree.id): restored})
 
-    def _mended(self, tree: FlowTree, depth: int, width: int) -> FlowTree:
+    def _restored(self, tree: FlowTree, depth: int, width: int) -> FlowTree:
         ref = JobRef(tree.queue, tree.id)
         if tree.state is None and ref in self.runs:
             return self._tree(ref, depth, width, {})
-        return replace(tree, children=tuple(self._mended(each, depth - 1, width) for each in tree.children))
+        return replace(tree, children=tuple(self._restored(each, depth - 1, width) for each in tree.children))
 
     def _tree(self, ref: JobRef, depth: int, width: int, there: Mapping[JobRef, FlowTree]) -> FlowTree:
         if ref in there:

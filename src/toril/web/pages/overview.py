@@ -10,7 +10,7 @@ from toril.policy.attention import Importance, QueueFacts, importance_of, trend
 from toril.records import WorkerRecord
 from toril.web.access import Role
 from toril.web.api.common import Search
-from toril.web.audit_text import told
+from toril.web.audit_text import in_words
 from toril.web.fleet_status import FleetStatus
 from toril.web.pages.attention import troubles
 from toril.web.pages.drawing import Spark, spark
@@ -112,7 +112,7 @@ def _totals(around: FleetStatus) -> dict[str, Any]:
 
 
 def _changes(around: FleetStatus) -> list[tuple[AuditEntry, Words]]:
-    return [(entry, told(entry)) for entry in around.notes[:_CHANGES]]
+    return [(entry, in_words(entry)) for entry in around.notes[:_CHANGES]]
 
 
 def _fleet(workers: Sequence[WorkerRecord], rows: Sequence[OverviewRow]) -> str:

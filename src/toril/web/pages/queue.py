@@ -67,11 +67,11 @@ class Tabs:
 
     counts: dict[str, ListedCount]
     kept: int
-    buried: int
+    dead_letters: int
 
     @property
     def failed(self) -> int:
-        return self.kept + self.buried
+        return self.kept + self.dead_letters
 
 
 async def counted(asking: PageRequest, found: Queue, view: QueueSummary) -> Tabs:
@@ -80,7 +80,7 @@ async def counted(asking: PageRequest, found: Queue, view: QueueSummary) -> Tabs
         counts[State.FAILED] = await _matches(asking, found, State.FAILED, _FAILED)
     kept, letters = counts[State.FAILED], ListedCount(0)
     if asking.around.letters:
-        letters = await _letters_meant(asking, _buried(found, typed("")))
+        letters = await _letters_meant(asking, _dead_letter_filter(found, typed("")))
         counts[State.FAILED] = ListedCount(kept.count + letters.count, kept.more or letters.more)
     for state, ending in _ENDINGS.items():
         if not counts[state].count:
@@ -110,8 +110,8 @@ async def listed(
         return _table("jobs", rows, None, ListedCount(len(rows)))
     if state in _ENDINGS and not there:
         return await remembered(asking, found, _ENDINGS[state], asked)
-    buried = state is State.FAILED and tabs.buried > 0
-    if buried and (not tabs.kept or (after or "").startswith(_LETTERS)):
+    dead_letters = state is State.FAILED and tabs.dead_letters > 0
+    if dead_letters and (not tabs.kept or (after or "").startswith(_LETTERS)):
         return await _letters(asking, found, asked)
     if state is State.FAILED and view.cancelled_total:
         asked = replace(asked, filter=replace(asked.filter, ending=RunStatus.FAILED))
@@ -119,7 +119,7 @@ async def listed(
     match = await _matches(asking, found, state, asked)
     body = {"state": state.value, **asked.body(), "asked_at": match.asked_at}
     rows = [_row(job, asking.around.now) for job in jobs.items]
-    return _table("jobs", rows, jobs.cursor or (_LETTERS if buried else None), match) | {
+    return _table("jobs", rows, jobs.cursor or (_LETTERS if dead_letters else None), match) | {
         "filter": body,
         "about": _about(found.name, LOOKS[state].key, asked),
         "bulk": _BULK.get(state, ""),
@@ -148,7 +148,7 @@ async def _matches(asking: PageRequest, found: Queue, state: State, asked: Searc
     return await asking.recall(("matches", found.name, state, asked.filter), seconds, ask)
 
 
-def _buried(found: Queue, asked: SearchTerms) -> DeadLetterFilter:
+def _dead_letter_filter(found: Queue, asked: SearchTerms) -> DeadLetterFilter:
     chosen = asked.filter
     return DeadLetterFilter(
         queue=found.name,
@@ -172,7 +172,7 @@ async def _letters_meant(asking: PageRequest, where: DeadLetterFilter) -> Listed
 
 
 async def _letters(asking: PageRequest, found: Queue, asked: SearchTerms) -> dict[str, Any]:
-    where, cursor = _buried(found, asked), (asking.query.after or "").removeprefix(_LETTERS) or None
+    where, cursor = _dead_letter_filter(found, asked), (asking.query.after or "").removeprefix(_LETTERS) or None
     page = await asking.app.dead_letters.rows(where, cursor=cursor, limit=asking.query.limit, patience=A_LOOK)
     match = await _letters_meant(asking, where)
     body = {"where": {"queue": found.name, **asked.body()}, "asked_at": match.asked_at}
@@ -314,7 +314,8 @@ async def queue(asking: PageRequest) -> dict[str, Any]:
         "facts": _facts(view.settings, code),
         "declared": declared, "code": code, "differing": [_WORDS.get(name, name) for name in declared.differing],
         "hour": next((each for each in around.overview.queues if each.queue == found.name), None),
-        "tabs": _tabs(tabs, look), "look": look, "limits": _limits(view), "kept": tabs.kept, "buried": tabs.buried,
+        "tabs": _tabs(tabs, look), "look": look, "limits": _limits(view), "kept": tabs.kept,
+        "buried": tabs.dead_letters,
         "facets": await facets(asking, found, tabs) if look.key == "failed" and tabs.failed else [],
         "names": await _names(asking, found), "slots": _slots(asking, found.name), **table,
     }  # fmt: skip

@@ -55,8 +55,8 @@ def _steps(record: JobRow, events: Sequence[EventRow]) -> list[TimelineStep]:
         if step is not None and not (steps and step.word == steps[-1].word == "Waiting"):
             steps.append(step)
     if not attempt:
-        told = {step.word for step in steps}
-        steps += [step for step in _from_record(record) if step.word not in told]
+        known = {step.word for step in steps}
+        steps += [step for step in _from_record(record) if step.word not in known]
     return sorted(steps, key=lambda step: step.at)
 
 
