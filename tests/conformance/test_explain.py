@@ -70,3 +70,14 @@ async def test_a_job_whose_worker_died_runs_alone_behind_others_of_that_kind(eng
     assert await stands("2") == (True, 0)
     await settle(engine, first.lease)
     assert (await stands(first.lease.id))[0] is False
+
+
+async def test_jobs_that_run_alone_do_not_count_as_ahead_of_others(engine: Store) -> None:
+    await add(engine, *(NewJob(name="n") for _ in range(3)))
+    died = (await claim(engine, 2)).jobs
+    await engine.recover("q", dead=[each.lease for each in died], cause="signal 9")
+    await add(engine, NewJob(name="new"), NewJob(name="low", priority=9))
+
+    ahead = [(await engine.explain("q", each, Limits())).ahead for each in ("3", "4", "5")]
+
+    assert ahead == [0, 1, 2]

@@ -6,14 +6,15 @@
 -- Events  none
 -- uses parents
 local id, ahead = ARGV[2], 0
+-- Those that have stalled stand at the front of the line, but are claimed apart, in their order.
+local waiting = call('LLEN', P .. K.wait) - call('ZCARD', P .. K.suspects)
 local rank = call('ZRANK', P .. K.prioritized, id)
 local place = not rank and call('LPOS', P .. K.wait, id, 'RANK', -1)
-if rank then ahead = rank + (ARGV[3] == '1' and 0 or call('LLEN', P .. K.wait)) end
+if rank then ahead = rank + (ARGV[3] == '1' and 0 or math.max(0, waiting)) end
 if place then
-  ahead = call('LLEN', P .. K.wait) - 1 - place + (ARGV[3] == '1' and call('ZCARD', P .. K.prioritized) or 0)
+  ahead = math.max(0, waiting - 1 - place) + (ARGV[3] == '1' and call('ZCARD', P .. K.prioritized) or 0)
 end
 
--- Those that have stalled stand in the line, but are claimed apart, in their order.
 local apart = call('ZRANK', P .. K.suspects, id)
 if apart then ahead = apart end
 local function runs_alone()
