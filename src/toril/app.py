@@ -534,8 +534,8 @@ class App:
         )
 
     async def repair(self, findings: Sequence[Finding]) -> list[Repaired]:
-        """Mend what `doctor` has found and can be mended. Safe beside workers: each repair looks again in the step that
-        mends."""
+        """Repair what `doctor` has found and can be repaired. Safe beside workers: each repair looks again in its own
+        step."""
         return await Doctor(self.store, self.services.clock).repair(findings)
 
     async def scan(self, name: str, *, dry_run: bool = False) -> Result:

@@ -48,7 +48,7 @@ EventName: TypeAlias = Literal[
     "breaker",
     "leadership_acquired",
     "leadership_lost",
-    "mended",
+    "repaired",
     "error",
 ]
 

@@ -67,18 +67,18 @@ def test_a_repair_is_shown_then_asked_for_then_done(toril: Toril, server: RedisS
     plant(server)
 
     refused = toril("doctor", "--repair", code=3).output
-    assert "Would mend: queue 'mail': 'ghost'" in refused
+    assert "Would repair: queue 'mail': 'ghost'" in refused
     assert "say --yes" in refused
     assert server.tell("LLEN", "bull:mail:wait") == b":2"
 
     foretold = documents(toril("doctor", "--repair", "--dry-run", "--json", code=1).stdout)
     assert {each["code"] for each in foretold} == {"ghost", "stray_lock"}
-    assert "Would mend: queue 'mail': 'ghost'" in toril("doctor", "--repair", "--dry-run", "--yes", code=1).output
+    assert "Would repair: queue 'mail': 'ghost'" in toril("doctor", "--repair", "--dry-run", "--yes", code=1).output
     assert server.tell("LLEN", "bull:mail:wait") == b":2"
     assert "--dry-run belongs to --repair" in toril("doctor", "--dry-run", code=2).output
 
     done = [json.loads(line) for line in toril("doctor", "--repair", "--yes", "--json").stdout.splitlines()]
-    assert {(each["code"], each["outcome"]) for each in done} == {("ghost", "mended"), ("stray_lock", "mended")}
+    assert {(each["code"], each["outcome"]) for each in done} == {("ghost", "repaired"), ("stray_lock", "repaired")}
     assert server.tell("LLEN", "bull:mail:wait") == b":1"
     assert "nothing to repair" in toril("doctor", "--repair").output
 

@@ -167,7 +167,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "circuits.trip": lambda room, _: room.store.circuits.trip("host", pause=LEASE),
     "circuits.reset": lambda room, _: room.store.circuits.reset("host"),
     "audit.append": lambda room, _: room.store.audit.append(_ENTRY),
-    "repairs.repair": lambda room, _: room.store.repairs.repair(room.faults, mode="mend"),
+    "repairs.repair": lambda room, _: room.store.repairs.repair(room.faults, mode="repair"),
     "flows.add": lambda room, call: room.store.flows.add(_flow(), call=call),
     "flows.add_children": _add_children,
     "groups.set": lambda room, call: room.store.groups.set("q", SetGroup(name="tenant", paused=True), call=call),

@@ -136,7 +136,7 @@ async def test_a_doctor_who_removes_a_dead_worker_removes_that_too(engine: Store
     await engine.heartbeat(beat("w", q=FULL), ttl=1000)
     clock.advance(3_600_000)
     found = [fault async for look in engine.repairs.scan(["q"]) for fault in look.items]
-    assert await engine.repairs.repair(found, mode="mend") == [True]
+    assert await engine.repairs.repair(found, mode="repair") == [True]
 
     assert await is_forgotten(engine, "w")
     assert await said(engine) == []

@@ -123,7 +123,7 @@ async def test_a_planted_fault_is_found_and_mended(
 
         repaired = await doctor_of(engine).repair(found)
 
-        assert {each.finding.code for each in repaired if each.outcome is RepairOutcome.MENDED} >= {kind.value}
+        assert {each.finding.code for each in repaired if each.outcome is RepairOutcome.REPAIRED} >= {kind.value}
         assert [each for each in repaired if each.outcome is RepairOutcome.FAILED] == []
         assert await layout(engine) == []
 
@@ -213,8 +213,8 @@ async def test_a_job_is_put_back_into_no_line_but_that_of_its_own_queue(sqlite: 
     astray = replace(lost, queue="b")
 
     async with unchanged(sqlite):
-        assert await sqlite.repairs.repair([astray], mode="mend") == [False]
-    assert await sqlite.repairs.repair([lost], mode="mend") == [True]
+        assert await sqlite.repairs.repair([astray], mode="repair") == [False]
+    assert await sqlite.repairs.repair([lost], mode="repair") == [True]
 
 
 @pytest.mark.parametrize("quick", [True, False])
@@ -307,7 +307,7 @@ async def test_a_repair_of_what_is_well_by_now_changes_nothing(engine: Store, cl
     async with unchanged(engine):
         again = await doctor_of(engine).repair(found)
 
-    assert first[0].outcome is RepairOutcome.MENDED
+    assert first[0].outcome is RepairOutcome.REPAIRED
     assert {each.outcome for each in again} == {RepairOutcome.GONE}
 
 

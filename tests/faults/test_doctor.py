@@ -87,7 +87,7 @@ async def test_a_repair_beside_busy_workers_mends_the_fault_and_nothing_else(url
         for _ in range(2):
             await _plant(url, store)
             repaired = await app.repair([each for each in await app.doctor() if each.fault is not None])
-            assert [(each.finding.code, each.outcome) for each in repaired] == [(planted, RepairOutcome.MENDED)]
+            assert [(each.finding.code, each.outcome) for each in repaired] == [(planted, RepairOutcome.REPAIRED)]
     store = connect(url)
     await store.open()
     assert [each for each in await Doctor(store, SYSTEM, between=0.1).findings() if each.fault is not None] == []
@@ -109,7 +109,7 @@ async def test_a_reaper_mends_what_needs_no_asking_and_says_so_once(url: str) ->
     await store.open()
     await store.add("busy", [NewJob(name="n")])
     await _plant(url, store)
-    events.on("mended", told.put_nowait)
+    events.on("repaired", told.put_nowait)
 
     reaper = asyncio.create_task(Reaper(store, SYSTEM, events, "reaper", elected=False, repair_interval=0.1).run())
     async with asyncio.timeout(30):

@@ -60,5 +60,5 @@ async def test_a_parent_that_node_left_without_children_runs_after_the_repair(no
     (done,) = await worker.until("completed", times=1)
     await worker.close()
 
-    assert (finding.code, repaired.outcome) == ("stuck_parent", RepairOutcome.MENDED)
+    assert (finding.code, repaired.outcome) == ("stuck_parent", RepairOutcome.REPAIRED)
     assert done["result"] == {"who": "parent"}

@@ -236,7 +236,7 @@ class SmallPlan:
         """Calls take so long that jobs stall, and that what a process knew is no longer so when it acts on it."""
         chance = stream(self.seed, "slow calls")
         return replace(
-            self, workers=3, storm=chance.uniform(6, 12), mix=self.mix | {Fault.SLOW: 0.2},
+            self, workers=4, storm=chance.uniform(10, 16), mix=self.mix | {Fault.SLOW: 0.2},
             terms=replace(self.terms, lease=1000, max_stalls=2),
         )  # fmt: skip
 

@@ -306,7 +306,7 @@ async def test_a_large_store_is_looked_over_and_mended_in_parts(here: Served, mo
 
     assert sorted(found) == ["orphan"] * 3 + ["unread"]
     assert parts > 3
-    assert [each["code"] for each in repaired["items"] if each["outcome"] == "mended"] == ["orphan"] * 3
+    assert [each["code"] for each in repaired["items"] if each["outcome"] == "repaired"] == ["orphan"] * 3
     assert (repaired["cursor"], rest) == (None, [])
 
 

@@ -33,8 +33,8 @@ _SHOWN: Final = 20  # of the repairs that are asked for
     shell_complete=queue_names,
     help="Look at this queue only; can be repeated.",
 )
-@click.option("--repair", is_flag=True, help="Say what would be mended, ask, and mend it.")
-@click.option("--dry-run", is_flag=True, help="With --repair: only say what would be mended.")
+@click.option("--repair", is_flag=True, help="Say what would be repaired, ask, and repair it.")
+@click.option("--dry-run", is_flag=True, help="With --repair: only say what would be repaired.")
 @yes_option
 @store_options
 @json_option
@@ -44,7 +44,7 @@ def doctor(
     """Look the store over: the server or file, and how the jobs lie in it. Nothing is changed without --repair.
 
     Safe beside workers: what is found was there at two looks a second apart, and each repair looks once more in the
-    step that mends. Ends with 0 if there is nothing but notices, with 1 if there are findings.
+    same step. Ends with 0 if there is nothing but notices, with 1 if there are findings.
     """
     if dry_run and not repair:
         raise click.UsageError("--dry-run belongs to --repair; without that nothing is changed anyway")
@@ -55,13 +55,13 @@ def doctor(
     if not repair:
         _show(findings, as_json=as_json)
         return _code(findings)
-    mendable = [finding for finding in findings if finding.fault is not None]
+    repairable = [finding for finding in findings if finding.fault is not None]
     others = [finding for finding in findings if finding.fault is None]
-    _foretell(mendable, others, as_json=as_json, dry_run=dry_run)
-    if dry_run or not mendable:
+    _foretell(repairable, others, as_json=as_json, dry_run=dry_run)
+    if dry_run or not repairable:
         return _code(findings)
-    agreed(f"This mends {len(mendable)} of {len(findings)} findings.", yes=yes)
-    return _code([*others, *_repair(place, mendable, as_json=as_json)])
+    agreed(f"This repairs {len(repairable)} of {len(findings)} findings.", yes=yes)
+    return _code([*others, *_repair(place, repairable, as_json=as_json)])
 
 
 def _show(findings: Sequence[Finding], *, as_json: bool) -> None:
@@ -84,25 +84,25 @@ async def _looked_over(app: App, queues: Sequence[str]) -> list[Finding]:
     return await app.doctor(queues or None)
 
 
-def _foretell(mendable: Sequence[Finding], others: Sequence[Finding], *, as_json: bool, dry_run: bool) -> None:
-    """What would be mended, and what is not for `--repair`. Documents of the former come with what became of them."""
+def _foretell(repairable: Sequence[Finding], others: Sequence[Finding], *, as_json: bool, dry_run: bool) -> None:
+    """What would be repaired, and what is not for `--repair`. Documents of the former come with what became of them."""
     if as_json:
-        for finding in (*others, *(mendable if dry_run else ())):
+        for finding in (*others, *(repairable if dry_run else ())):
             click.echo(on_a_line(of_finding(finding)))
     else:
         for finding in others:
             say(f"Not for --repair: {finding.summary} ({finding.fix})")
-        for finding in mendable[:_SHOWN]:
-            say(f"Would mend: {finding.summary}")
-        if len(mendable) > _SHOWN:
-            say(f"Would mend: {len(mendable) - _SHOWN} more")
-    if not mendable:
+        for finding in repairable[:_SHOWN]:
+            say(f"Would repair: {finding.summary}")
+        if len(repairable) > _SHOWN:
+            say(f"Would repair: {len(repairable) - _SHOWN} more")
+    if not repairable:
         say("There is nothing to repair.")
 
 
-def _repair(place: StoreOption, mendable: Sequence[Finding], *, as_json: bool) -> list[Finding]:
+def _repair(place: StoreOption, repairable: Sequence[Finding], *, as_json: bool) -> list[Finding]:
     """Mend them; those that are still there."""
-    repaired = on_store(place, lambda app: app.repair(mendable))
+    repaired = on_store(place, lambda app: app.repair(repairable))
     for each in repaired:
         click.echo(on_a_line(_document(each)) if as_json else plain(f"{each.outcome.value:<7} {each.finding.summary}"))
     return [each.finding for each in repaired if each.outcome is RepairOutcome.FAILED]

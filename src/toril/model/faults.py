@@ -8,7 +8,7 @@ class Severity(StrEnum):
     """How bad a finding is. A notice is good to know, and leaves a store healthy."""
 
     ERROR = "error"  # jobs are stuck, or can be lost
-    WARNING = "warning"  # something should be mended
+    WARNING = "warning"  # something should be repaired
     NOTICE = "notice"
 
 
@@ -34,7 +34,7 @@ class FaultKind(StrEnum):
 
 # What nobody but a person can mend.
 BEYOND_REPAIR = frozenset({FaultKind.FOREIGN, FaultKind.UNREADABLE})
-# What can be mended without asking: nobody loses anything by it, and no job runs that would not have run.
+# What can be repaired without asking: nobody loses anything by it, and no job runs that would not have run.
 AUTO_REPAIRED = frozenset({
     FaultKind.GHOST, FaultKind.LOCK, FaultKind.MARKER, FaultKind.PARENT, FaultKind.SCHEDULE, FaultKind.DEDUP,
     FaultKind.SUSPECT, FaultKind.ID, FaultKind.COUNT, FaultKind.WORKER,
@@ -53,7 +53,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What is wrong, how bad it is, where, and the command that mends it. `fault` is what `repair` can mend."""
+    """What is wrong, how bad it is, where, and the command that repairs it. `fault` is what `repair` can repair."""
 
     code: str
     severity: Severity
@@ -66,7 +66,7 @@ class Finding:
 class RepairOutcome(StrEnum):
     """What became of a repair."""
 
-    MENDED = "mended"
+    REPAIRED = "repaired"
     GONE = "gone"  # the fault was there no more
     FAILED = "failed"  # nothing was changed, and it is still there
 

@@ -1,5 +1,5 @@
-"""Looks a store over, and mends it. Two looks, some time apart, before anything is called a fault: beside busy workers
-one look may see a moment that has passed by the next."""
+"""Looks a store over, and repairs it. It looks twice, some time apart, before it calls anything a fault: beside busy
+workers one look may see a moment that has passed by the next."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -84,7 +84,7 @@ class Doctor:
         return await self._there(left)
 
     async def repair(self, findings: Sequence[Finding]) -> list[Repaired]:
-        """Mend what can be mended of these. Each repair looks again in the step that mends, so it is safe beside
+        """Repair what can be repaired of these. Each repair looks again in its own step, so it is safe beside
         workers, and an old list of findings does no harm."""
         faults = [finding.fault for finding in findings if finding.fault is not None]
         repaired = dict(zip(faults, await self.repair_faults(faults), strict=True))
@@ -102,7 +102,7 @@ class Doctor:
             if fault.kind is FaultKind.SCHEDULE:
                 answers[fault] = await self._go_on(fault)
         others = [fault for fault in faults if fault not in answers]
-        answers |= dict(zip(others, await self._store.repairs.repair(others, mode="mend"), strict=True))
+        answers |= dict(zip(others, await self._store.repairs.repair(others, mode="repair"), strict=True))
         return [answers[fault] for fault in faults]
 
     async def looks(
@@ -201,7 +201,7 @@ class AutoRepair:
             await walk.aclose()
 
     async def round(self, queues: Sequence[str]) -> list[Fault]:
-        """Look on, and mend. Returns what was mended."""
+        """Look on, and repair. Returns what was repaired."""
         suspected: list[Fault] = []
         for _ in range(self._looks):
             if self._walk is None:
@@ -234,4 +234,4 @@ def _of_schedule(view: ScheduleRow) -> Fault:
 def _outcome(fault: Fault, repaired: dict[Fault, bool], left: set[Fault]) -> RepairOutcome:
     if fault in left:
         return RepairOutcome.FAILED
-    return RepairOutcome.MENDED if repaired[fault] else RepairOutcome.GONE
+    return RepairOutcome.REPAIRED if repaired[fault] else RepairOutcome.GONE

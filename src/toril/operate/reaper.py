@@ -26,7 +26,7 @@ LEASE: Final = 30.0  # seconds; renewed at a third of it, and tried for at a six
 _STALL_INTERVAL: Final = 1.0  # seconds: a lease that began after the last look is found this late at most
 _NAMES: Final = 1.0  # seconds between looks for new queues, at least
 _PRUNE: Final = 60.0
-_REPAIR: Final = 300.0  # seconds between looks for what can be mended without asking
+_REPAIR: Final = 300.0  # seconds between looks for what can be repaired without asking
 _LOOKS: Final = 200  # in one of these: some twenty thousand ids on Redis
 _AFTER_AN_ERROR: Final = 5.0
 _RESIGN: Final = 0.5  # seconds
@@ -239,7 +239,7 @@ class Reaper:
                 self._failed(error)
 
     async def _repair_round(self) -> None:
-        """Mend, now and then, what nobody need be asked for."""
+        """Repair, now and then, what nobody need be asked for."""
         repairs = AutoRepair(Doctor(self._store, self._clock), _LOOKS)
         try:
             while True:
@@ -257,8 +257,8 @@ class Reaper:
     def _report_repairs(self, repaired: Sequence[Fault]) -> None:
         if repaired:
             kinds = Counter(fault.kind.value for fault in repaired)
-            on_change = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-            self._events.emit("mended", WorkerEvent(worker=self._name, faults=on_change, detail=tuple(repaired)))
+            summary = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+            self._events.emit("repaired", WorkerEvent(worker=self._name, faults=summary, detail=tuple(repaired)))
 
     def _lead_changed(self, leads: bool) -> None:  # noqa: FBT001 - a callback with one fact
         if leads:

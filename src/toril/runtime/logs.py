@@ -89,7 +89,7 @@ _LINES: Final[dict[EventName, _Line]] = {
     "breaker": (logging.WARNING, "circuit breaker changed"),
     "leadership_acquired": (logging.INFO, "leads the recovery"),
     "leadership_lost": (logging.INFO, "leads the recovery no more"),
-    "mended": (logging.WARNING, "store mended"),
+    "repaired": (logging.WARNING, "store repaired"),
     "error": (logging.ERROR, "worker error"),
 }
 _STALLED_OUT: Final[_Line] = (logging.ERROR, _stalled_out)

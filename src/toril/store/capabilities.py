@@ -125,7 +125,7 @@ class AuditStore(Protocol):
 
 @runtime_checkable
 class RepairStore(Protocol):
-    """What is wrong with the layout, and how it is mended. All of it may be done beside workers that are busy."""
+    """What is wrong with the layout, and how it is repaired. All of it may be done beside workers that are busy."""
 
     async def facts(self, *, quick: bool = False) -> Checkup:
         """The facts of the server or the file that jobs are entrusted to. `quick` leaves out, here and in `faults`,
@@ -139,9 +139,9 @@ class RepairStore(Protocol):
         goes on there. What one look takes for a fault may be a moment of a store that moves: `repair` tells."""
 
     async def repair(
-        self, faults: Sequence[Fault], *, mode: Literal["look", "mend"], now: int | None = None
+        self, faults: Sequence[Fault], *, mode: Literal["look", "repair"], now: int | None = None
     ) -> list[bool]:
-        """For each of them, whether it is there; to `mend` it is mended in the step that finds it there."""
+        """For each of them, whether it is there; to `repair` it is repaired in the step that finds it there."""
 
 
 @runtime_checkable

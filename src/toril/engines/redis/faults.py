@@ -328,13 +328,13 @@ class RedisRepairs:
         return walk.faults(queues, cursor)
 
     async def repair(
-        self, faults: Sequence[Fault], *, mode: Literal["look", "mend"], now: int | None = None
+        self, faults: Sequence[Fault], *, mode: Literal["look", "repair"], now: int | None = None
     ) -> list[bool]:
         lost = {fault.queue for fault in faults if fault.kind is FaultKind.LOST}
         answers: dict[Fault, bool] = {}
         for queue, group in groupby(sorted(faults, key=lambda fault: fault.queue), key=lambda fault: fault.queue):
             answers |= await self._repair(queue, list(group), mode, now)
-        for queue in lost if mode == "mend" else ():
+        for queue in lost if mode == "repair" else ():
             while (await self._recover(queue, now=now)).more:
                 pass
         return [answers[fault] for fault in faults]

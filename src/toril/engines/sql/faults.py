@@ -231,7 +231,7 @@ class SqlRepairs:
             yield Page(tuple(found), cursor_of(spot))
 
     async def repair(
-        self, faults: Sequence[Fault], *, mode: Literal["look", "mend"], now: int | None = None
+        self, faults: Sequence[Fault], *, mode: Literal["look", "repair"], now: int | None = None
     ) -> list[bool]:
         answers: dict[Fault, bool] = {}
         for queue, group in groupby(sorted(faults, key=lambda fault: fault.queue), key=lambda fault: fault.queue):

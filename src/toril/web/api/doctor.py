@@ -54,6 +54,6 @@ DOCTOR: Final = (
         role=Role.ADMIN,
         run=repair_store,
         body=RepairForm,
-        does="Mend what can be mended, a part at a time: ask again with the cursor until there is none.",
+        does="Repair what can be repaired, a part at a time: ask again with the cursor until there is none.",
     ),
 )

@@ -1,6 +1,6 @@
 -- Say which faults are there, and repair them. Each is looked for again in the step that repairs it.
 -- KEYS    the queue's base, the fleet's base
--- ARGV    now, `look` or `mend`; for each fault its kind, whose it is, the place where it shows
+-- ARGV    now, `look` or `repair`; for each fault its kind, whose it is, the place where it shows
 -- Returns for each 1 if it is there, 0 if not, -1 if it was not looked for: too much had to be walked, so ask again
 -- Events  waiting, delayed, waiting-children, added
 -- uses dedup faults workers
@@ -103,7 +103,7 @@ local mistake = context.wrong('list', K.wait, K.active, K.paused) or context.wro
   or context.wrong('set', K.stalled) or context.wrong('string', K.pc) or groups.wrong()
 if mistake then return mistake end
 
-local repairs, found, any = ARGV[2] == 'mend', {}, false
+local repairs, found, any = ARGV[2] == 'repair', {}, false
 for i = 3, #ARGV, 3 do
   local n, kind = #found + 1, ARGV[i]
   if faults.walked > N.walked then
