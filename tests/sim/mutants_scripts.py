@@ -36,6 +36,8 @@ def planted_in(edit: Edit) -> Iterator[None]:
     scripts._read = changed  # type: ignore[assignment]
     _forget()
     try:
+        for name in scripts.scripts():
+            scripts.script(name)  # what cannot be put together is no bug that a simulation could find
         yield
     finally:
         scripts._read = read  # type: ignore[assignment]

@@ -116,7 +116,7 @@ SCRIPT_BUGS: dict[str, Edit] = {
     ),
     "a change leaves the old run": Edit("schedule_put.lua", "schedules.drop_run(schedule)", "", 3, "T1"),
     "a removal leaves the run": Edit("schedule_remove.lua", "    schedules.drop_run(schedule)\n", "", 2, "T1"),
-    "an end keeps the key": Edit("lib/finish.lua", "dedup.release(owned[i][1], owned[i][2])", "", 0, "T3"),
+    "an end keeps the key": Edit("lib/finish.lua", "(owned[i][1], owned[i][2])", "(owned[i][1], '')", 0, "T3"),
     "a taken key is given out": Edit("lib/dedup.lua", "if not owner then return", "if owner then return", 1, "T4"),
     "the last is not kept": Edit("lib/dedup.lua", "if not f[1] or not f[4] or call", "if true or call", 3, "T5"),
 }  # fmt: skip

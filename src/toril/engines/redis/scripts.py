@@ -3,7 +3,11 @@
 A subject is a file of `lua/lib/`: on its first line what it is about, on the second the subjects that it `needs`, then
 its state, then its functions, which begin and end in the first column. A script works in stages: after a line
 `-- uses jobs leases` comes the first, after `-- then settle` the next. In front of a stage stand the functions that it
-reaches and that no stage before it has, so that the usual case defines little. What `context` declares, all may use.
+reaches and that no stage before it has, so that the usual case defines little.
+
+A header names the subjects that the text below it uses, no more and no less: what those need is theirs to name.
+A later stage names what the stages before it have not. Every script has `context`, and no header names it.
+
 `K.`, `G.`, `F.` and `N.` name what `layout` knows.
 """
 
@@ -120,16 +124,19 @@ class Assembler:
         return [f"{part.subject}.{part.function}" for part in parts if part not in reached]
 
     def _stages(self, name: str) -> Iterator[tuple[str, set[_Part], list[str]]]:
-        """Each stage of a script: its text, what it reaches, and the subjects that it and those before it may use."""
+        """Each stage of a script: its text, what it reaches, and the subjects that it and those before it may reach."""
         opening, *stages = _STAGE.split(self._read(f"{name}.lua"))
         if not stages or _COMMENT.sub("", opening).strip():
             raise BadScript(f"{name}: what it uses must be said after its comment, before anything else")
-        usable: dict[str, None] = {}
+        usable, ordered = list[str](), {_EVERYWHERE: None}
         for words, text in zip(stages[::2], stages[1::2], strict=True):
-            for subject in words.split():
-                usable |= dict.fromkeys(self._with_needs(subject, (f"{name}.lua",)))
-            stage = _COMMENT.sub("", text)
-            yield stage, self._reached(self._found_in(name, stage, usable.keys())), list(usable)
+            stage, needs = _COMMENT.sub("", text), _needs(words)
+            for subject in needs:
+                ordered |= dict.fromkeys(self._with_needs(subject, (f"{name}.lua",)))
+            found = list(self._found_in(name, stage, [*usable, *needs]))
+            _check_needs(name, needs, stage, usable)
+            usable += needs
+            yield stage, self._reached(found), list(ordered)
 
     def _reached(self, parts: Iterable[_Part]) -> set[_Part]:
         """These parts, all that they reach, and what every script has."""
@@ -146,8 +153,7 @@ class Assembler:
             subject = self._subject(part.subject, "a script")
             declared = f"local {subject.name} = "
             text = subject.functions.get(part.function) or subject.state.replace(declared, "", 1)
-            usable = self._with_needs(subject.name, ())
-            self._references[part] = tuple(self._found_in(subject.name, text, usable))
+            self._references[part] = tuple(self._found_in(subject.name, text, (subject.name, *subject.needs)))
         return self._references[part]
 
     def _found_in(self, where: str, text: str, usable: Collection[str]) -> Iterator[_Part]:
@@ -157,7 +163,7 @@ class Assembler:
                 continue
             if not function:
                 raise BadScript(f"{where}: {name!r} is a subject, and cannot be the name of something else")
-            if name not in usable:
+            if name not in usable and name != _EVERYWHERE:
                 raise BadScript(f"{where}: uses {name}.{function}, and does not need {name!r}")
             subject = self._subject(name, where)
             if function in subject.functions:
@@ -195,6 +201,22 @@ class Assembler:
         return "".join(states + functions)
 
 
+def _needs(words: str) -> tuple[str, ...]:
+    return () if words == "nothing" else tuple(words.split())
+
+
+def _check_needs(where: str, needs: tuple[str, ...], text: str, before: Collection[str] = ()) -> None:
+    """What a header names is used below it, and named once."""
+    used = {name for name, _ in _NAME.findall(_IGNORED.sub("", text))}
+    for name in needs:
+        if name == _EVERYWHERE:
+            raise BadScript(f"{where}: every script has {name!r}, so no header names it")
+        if name not in used:
+            raise BadScript(f"{where}: names {name!r}, and does not use it")
+        if name in before or needs.count(name) > 1:
+            raise BadScript(f"{where}: names {name!r} twice")
+
+
 def _with_room(subject: _Subject, functions: Iterable[str]) -> str:
     """A subject's state whose table has places for these functions from the start, so that it need not grow."""
     opening = f"local {subject.name} = {{"
@@ -224,7 +246,8 @@ def _parsed(name: str, text: str) -> _Subject:
     state, *rest = _FUNCTION.split(text)
     if any(between.strip() for between in rest[2::3]):
         raise BadScript(f"{name}: its state must stand before its functions")
-    needs = () if header[1] == "nothing" else tuple(header[1].split())
+    needs = _needs(header[1])
+    _check_needs(name, needs, text)
     return _Subject(name, needs, state, frozenset(_FIELD.findall(state)), functions)
 
 

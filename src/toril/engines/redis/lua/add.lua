@@ -5,14 +5,14 @@
 -- Returns for plain jobs the first number; for others, and for none, {id, 0 | 1, state} each
 -- Errors  TORILFULL most held refused; TORILGROUP most held refused group
 -- Events  added, waiting, delayed, duplicated
--- uses new_jobs
+-- uses calls new_jobs
 local count, plain = tonumber(ARGV[5]), ARGV[6] == 'plain'
 local before = calls.recall()
 if before then return before end
 if count == 0 then calls.remember({}) return {} end
 local added = plain and new_jobs.add_plain(count)
 if added then return added end
--- then dedup
+-- then queue groups places dedup
 -- Jobs of all kinds: each has fourteen arguments (id, name, data, options, delay, due, priority, lifo, expires, metadata; of
 -- its deduplication the key, the mode, the time; its group).
 local function arguments(i) return unpack(ARGV, 7 + (i - 1) * 14, 20 + (i - 1) * 14) end

@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; the job, its token; the children as JSON (see `flows.node`)
 -- Returns verdict; or {'refused', why, …}
 -- Events  added, waiting, delayed, waiting-children
--- uses leases flows
+-- uses calls leases flows
 local before = calls.recall()
 if before then return before end
 local verdict = 0

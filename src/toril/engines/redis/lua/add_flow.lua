@@ -4,7 +4,7 @@
 --         back no longer; how long to hold them back
 -- Returns {id, 0 if added, state} each; or {'refused', why, …}
 -- Events  added, waiting, delayed, waiting-children
--- uses flows
+-- uses calls parents flows
 local before = calls.recall()
 if before then return before end
 local refusal, mistake = flows.decide_all(cjson.decode(ARGV[4]), true)

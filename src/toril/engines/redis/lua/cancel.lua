@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; reason; ids
 -- Returns ids done, ids asked, {id, state} of those refused
 -- Events  failed
--- uses control workers
+-- uses places finish control workers
 local reason = ARGV[4]
 return control.change(5, function(id, state)
   if state == 'completed' or state == 'failed' then return '' end

@@ -3,5 +3,5 @@
 -- ARGV    now; the job's key
 -- Returns ["queue:id","name"] of each, with commas between; nothing if none is known
 -- Events  none
--- uses context
+-- uses nothing
 return call('HGET', ARGV[2], F.children)

@@ -3,7 +3,7 @@
 -- ARGV    now; the key of the job or of its dead letter, which of the four, where its walk stands, about how many
 -- Returns where to go on, or 0; {key, text} each
 -- Events  none
--- uses context
+-- uses nothing
 local key, found = ARGV[2], {}
 local KINDS = {{'SSCAN', K.dependencies}, {'HSCAN', K.processed}, {'HSCAN', K.child_failures}, {'ZSCAN', K.unsuccessful}}
 local verb, name = unpack(KINDS[tonumber(ARGV[3])])

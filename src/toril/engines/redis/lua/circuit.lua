@@ -4,7 +4,7 @@
 -- ARGV    now, the circuit's key; to write also the text that was read, or nothing, and the new one, or nothing
 -- Returns the text as it is or was, now, 1 if it was written
 -- Events  none
--- uses context
+-- uses nothing
 local found = call('HGET', P, ARGV[2])
 if not ARGV[3] or (found or '') ~= ARGV[3] then return {found, now, 0} end
 if ARGV[4] == '' then

@@ -3,5 +3,5 @@
 -- ARGV    now
 -- Returns keys and texts by turns
 -- Events  none
--- uses context
+-- uses nothing
 return call('HGETALL', P)

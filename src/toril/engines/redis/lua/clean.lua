@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; limit, state, grace
 -- Returns ids, 1 if there may be more
 -- Events  cleaned
--- uses sweep
+-- uses calls queue jobs groups parents sweep
 local before = calls.recall()
 if before then return before end
 local mistake = context.wrong('list', K.wait)

@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; the queue's name; for each setting its kind, and three values
 -- Returns paused, concurrency, rate's max, ms and window, how many may wait, until when nothing starts, limits of groups
 -- Events  paused, resumed
--- uses calls places group_maintenance
+-- uses calls queue groups group_maintenance places
 local function settings()
   local meta = call('HMGET', P .. K.meta, F.is_paused, F.concurrency, F.rate_max, F.rate_ms)
   local own = call('HMGET', P .. K.toril, F.window, F.max_waiting, F.held_till, F.groups_set, F.groups_declared)

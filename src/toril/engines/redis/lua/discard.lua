@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; ids
 -- Returns ids done, nothing, {id, false} of those that are none
 -- Events  none
--- uses calls dead_letters
+-- uses calls parents dead_letters
 local before = calls.recall()
 if before then return before end
 local done, refused = {}, {}

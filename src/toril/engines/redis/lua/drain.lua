@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; limit; states
 -- Returns ids, 1 if there may be more
 -- Events  none, as in BullMQ
--- uses sweep
+-- uses calls jobs groups parents sweep
 local before = calls.recall()
 if before then return before end
 local mistake = context.wrong('list', K.wait) or context.wrong('zset', K.prioritized, K.delayed, K.suspects)

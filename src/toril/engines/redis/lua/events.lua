@@ -3,7 +3,7 @@
 -- ARGV    now, the entry after which to begin or '', how many to look at, a job's id or ''
 -- Returns entries, 1 if some before them were trimmed away unseen, the last entry that was looked at
 -- Events  none
--- uses context
+-- uses nothing
 local key, after = P .. K.events, ARGV[2]
 local looked = call('XRANGE', key, after == '' and '-' or '(' .. after, '+', 'COUNT', ARGV[3])
 local found, last = looked, looked[#looked] and looked[#looked][1] or ''

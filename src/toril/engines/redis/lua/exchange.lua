@@ -8,7 +8,7 @@
 -- uses calls leases
 local before = calls.recall()
 if before then return before.err and before or leases.granted_before(before) end
--- then fast_path
+-- then queue jobs metrics fast_path
 local want, count = tonumber(ARGV[4]), tonumber(ARGV[14])
 queue.read_settings()
 metrics.minute, metrics.completed_minute = queue.own[9], tonumber(queue.own[10])
@@ -16,7 +16,7 @@ jobs.trust_sample(count)
 leases.prepare()
 local answer = fast_path.run(want, count)
 if answer then return answer end
--- then settle claim
+-- then line groups places finish settle claim
 groups.configure(queue.own[5], queue.own[6], queue.own[7])
 line.count()
 local batch = settle.check(count)

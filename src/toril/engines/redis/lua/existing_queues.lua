@@ -3,7 +3,7 @@
 -- ARGV    now; the queues' bases
 -- Returns for each 1 or 0
 -- Events  none
--- uses context
+-- uses nothing
 local found = {}
 for i = 2, #ARGV do found[i - 1] = call('EXISTS', ARGV[i] .. K.meta) end
 return found

@@ -4,7 +4,7 @@
 -- Returns now, how many go first, ids that run now, until when the rate is used up, of one who waits for children these,
 --         of its group see below, 1 if it has stalled and has to run alone, or does
 -- Events  none
--- uses parents
+-- uses groups parents
 local id, ahead = ARGV[2], 0
 -- Those that have stalled stand at the front of the line, but are claimed apart, in their order.
 local waiting = call('LLEN', P .. K.wait) - call('ZCARD', P .. K.suspects)

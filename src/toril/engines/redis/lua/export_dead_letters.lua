@@ -4,7 +4,7 @@
 -- Returns number, mark, items, now; nothing if none can leave
 -- Errors  TORILMOVING
 -- Events  none
--- uses export
+-- uses jobs parents dead_letters export
 local before = export.under_way()
 if before then return before end
 

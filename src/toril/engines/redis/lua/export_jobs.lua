@@ -4,7 +4,7 @@
 -- Returns number, mark, items, now; nothing if none can leave
 -- Errors  TORILMOVING
 -- Events  none
--- uses export
+-- uses groups export
 local before = export.under_way()
 if before then return before end
 local mistake = context.wrong('list', K.wait, K.active) or context.wrong('hash', K.meta, K.toril)
@@ -16,7 +16,7 @@ if mistake then return mistake end
 local function take_from(name)
   local first = 0
   while not export.is_full() do
-    local ids = call('ZRANGE', P .. name, first, first + most - 1)
+    local ids = call('ZRANGE', P .. name, first, first + export.most - 1)
     if #ids == 0 then return end
     for i = 1, #ids do
       if export.is_full() then return end
@@ -29,25 +29,25 @@ end
 local function take_waiting()
   local last = -1
   while not export.is_full() do
-    local ids = call('LRANGE', P .. K.wait, last - most + 1, last)
+    local ids = call('LRANGE', P .. K.wait, last - export.most + 1, last)
     for i = #ids, 1, -1 do
       if export.is_full() then return end
       if call('EXISTS', P .. ids[i]) == 0 then call('LREM', P .. K.wait, -1, ids[i]) else export.take(P, ids[i]) end
     end
-    if #ids < most then return end
-    last = last - most
+    if #ids < export.most then return end
+    last = last - export.most
   end
 end
 
 local function take_parked()
   local first = ''
   while not export.is_full() do
-    local members = call('ZRANGEBYLEX', P .. K.parked, first == '' and '-' or '(' .. first, '+', 'LIMIT', 0, most)
+    local members = call('ZRANGEBYLEX', P .. K.parked, first == '' and '-' or '(' .. first, '+', 'LIMIT', 0, export.most)
     for i = 1, #members do
       if export.is_full() then return end
       export.take(P, groups.job_of(members[i]) or '')
     end
-    if #members < most then return end
+    if #members < export.most then return end
     first = members[#members]
   end
 end

@@ -4,7 +4,7 @@
 -- Returns number, mark, items, now; nothing if none can leave
 -- Errors  TORILMOVING
 -- Events  none
--- uses export schedules
+-- uses schedules export
 local before = export.under_way()
 if before then return before end
 local mistake = schedules.wrong()

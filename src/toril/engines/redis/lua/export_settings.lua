@@ -4,7 +4,7 @@
 -- Returns number, mark, items, now; nothing if it was sent before
 -- Errors  TORILMOVING
 -- Events  paused
--- uses export
+-- uses queue export
 local before = export.under_way()
 if before then return before end
 local mistake = context.wrong('hash', K.meta, K.toril, K.group_own, K.group_starts) or context.wrong('stream', K.events)

@@ -4,7 +4,7 @@
 -- Returns where to go on, `0` at the end; for each fault its kind and the id; for each text of options of jobs that have
 --         not ended, the text and their ids
 -- Events  none
--- uses faults
+-- uses places faults
 local place, from, most = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local kind, ids, following, found = call('TYPE', P .. place).ok, {}, '0', {}
 local ended, options, of_text = place == K.completed or place == K.failed, {}, {}

@@ -4,7 +4,7 @@
 -- ARGV    now; ids
 -- Returns for each nothing; or `pending`; or the cause, the text, whether it is whole, and of a failed job kind and traces
 -- Events  none
--- uses context
+-- uses nothing
 local found, missing, left = {}, {}, 0
 
 local function look(id)

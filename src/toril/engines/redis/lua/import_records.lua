@@ -4,7 +4,7 @@
 --         records}, records of cancelled ones, slices {length, number, fields}, results {job, till, cause, text}, keys {key, owner, till}; the queue's name
 -- Returns `stored`, `again` or `stale`; nothing
 -- Events  none
--- uses metrics import
+-- uses queue metrics import
 local before = import.seen_before()
 if before then return {before, {}} end
 local mistake = context.wrong('hash', K.toril, K.metrics_completed, K.metrics_failed, K.results)

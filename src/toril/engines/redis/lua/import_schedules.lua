@@ -3,7 +3,7 @@
 -- ARGV    now, that store, the batch's number, its mark; kinds (job, letter, schedule) and items as JSON
 -- Returns `stored`, `again`, `stale` or `clash`; queue and id of those left out, or that clash
 -- Events  removed, added, waiting, delayed
--- uses import schedules
+-- uses queue places schedules import
 local HOME = P
 local mistake = schedules.wrong()
 if mistake then return mistake end

@@ -4,7 +4,7 @@
 --         `toril`, last number, last fence, groups' own limits, starts of the rate, starts of groups
 -- Returns `stored`, `again` or `stale`; nothing
 -- Events  none
--- uses import
+-- uses queue groups places import
 local before = import.seen_before()
 if before then return {before, {}} end
 local mistake = context.wrong('list', K.wait, K.active)

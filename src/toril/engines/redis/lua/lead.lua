@@ -3,7 +3,7 @@
 -- ARGV    now, owner, ttl
 -- Returns 1 or 0
 -- Events  none
--- uses context
+-- uses nothing
 local owner, ttl = ARGV[2], tonumber(ARGV[3])
 local till, holder = (call('GET', P) or ''):match('^(%d+) (.*)$')
 if till and tonumber(till) > now and holder ~= owner then return 0 end

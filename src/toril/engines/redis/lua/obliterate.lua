@@ -4,7 +4,7 @@
 -- Returns ids, 1 if there may be more
 -- Errors  TORILRUNNING how many
 -- Events  none: the stream goes too
--- uses sweep
+-- uses calls jobs parents sweep
 local before = calls.recall()
 if before then return before end
 local mistake = context.wrong('list', K.wait, K.active)

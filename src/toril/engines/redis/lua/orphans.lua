@@ -3,7 +3,7 @@
 -- ARGV    now; ids
 -- Returns ids
 -- Events  none
--- uses faults
+-- uses places faults
 local mistake = context.wrong('list', K.wait, K.active, K.paused)
   or context.wrong('zset', K.prioritized, K.delayed, K.waiting_children, K.completed, K.failed)
 if mistake then return mistake end

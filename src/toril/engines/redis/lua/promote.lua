@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; ids
 -- Returns ids done, none asked, {id, state} of those refused
 -- Events  waiting
--- uses control
+-- uses queue places control
 return control.change(4, function(id, state)
   if state ~= 'delayed' then return '' end
   places.leave(id, state)

@@ -3,7 +3,7 @@
 -- ARGV    now, limit
 -- Returns how much was removed, how many circuits are known
 -- Events  none
--- uses flows workers
+-- uses jobs groups dead_letters flows workers
 local mistake = context.wrong('hash', K.results, K.toril)
   or context.wrong('zset', K.results_till, K.ages, K.completed, K.failed)
 if mistake then return mistake end

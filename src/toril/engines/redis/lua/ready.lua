@@ -3,7 +3,7 @@
 -- ARGV    now; the queues' bases
 -- Returns the bases of those in which jobs are ready, or due, or wait for their group's turn
 -- Events  none
--- uses context
+-- uses nothing
 local ready = {}
 for i = 2, #ARGV do
   local base = ARGV[i]

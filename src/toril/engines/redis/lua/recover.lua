@@ -3,7 +3,7 @@
 -- ARGV    now, limit, cause or nothing, `1` if there is a cause; for each lease of the dead id, token
 -- Returns {ids that wait again, ids failed, ids cancelled}, the next deadline, 1 if there are more, now
 -- Events  failed, waiting, stalled
--- uses finish group_maintenance
+-- uses queue groups group_maintenance places metrics finish
 local TOO_OFTEN = 'job stalled more than allowable limit'
 
 -- A lock that is there although our lease ran out: with the server's clock both end together, so it is another's by now.

@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; ids
 -- Returns ids done, none asked, {id, state} of those refused
 -- Events  removed
--- uses control
+-- uses queue jobs places parents dedup control
 return control.change(4, function(id, state)
   if state == 'active' then return '' end
   places.leave(id, state)

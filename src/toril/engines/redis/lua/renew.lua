@@ -3,7 +3,7 @@
 -- ARGV    now, ttl; for each lease the queue's base, id, token
 -- Returns the places of those that were lost, and {place, reason} of those that someone wants stopped
 -- Events  none
--- uses context
+-- uses nothing
 local ttl, lost, stopped = tonumber(ARGV[2]), {}, {}
 for i = 3, #ARGV, 3 do
   local base, id, token = ARGV[i], ARGV[i + 1], ARGV[i + 2]

@@ -3,7 +3,7 @@
 -- ARGV    now, `look` or `repair`; for each fault its kind, whose it is, the place where it shows
 -- Returns for each 1 if it is there, 0 if not, -1 if it was not looked for: too much had to be walked, so ask again
 -- Events  waiting, delayed, waiting-children, added
--- uses dedup faults workers
+-- uses queue jobs line groups places parents dedup faults workers
 -- How each fault is repaired. What loses least is kept: a run that goes on, then an end, then what is ready.
 local REPAIR = {}
 

@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; for each report id, token, kind (progress, log, data, checkpoint), text
 -- Returns verdicts
 -- Events  progress
--- uses calls jobs leases
+-- uses calls queue jobs leases
 local before = calls.recall()
 if before then return before end
 local mistake = context.wrong('stream', K.events) or context.wrong('zset', K.deadlines)

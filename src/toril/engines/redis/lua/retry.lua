@@ -4,7 +4,7 @@
 -- ARGV    now, sender, number; ids
 -- Returns ids done, none asked, {id, state} of those refused
 -- Events  waiting, waiting-children
--- uses control replay
+-- uses queue places parents replay control
 return control.change(4, function(id, state)
   if replay.with_parent[P .. id] then return 'done' end
   if state ~= 'completed' and state ~= 'failed' then return '' end

@@ -4,7 +4,7 @@
 --         then fields and values of the scheduler's hash
 -- Returns `done`, `stale` or `taken`
 -- Events  removed, added, waiting, delayed
--- uses schedules
+-- uses queue schedules
 local schedule, slot, expected = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local mistake = schedules.wrong()
 if mistake then return mistake end

@@ -3,7 +3,7 @@
 -- ARGV    now; `pause`, `remove` or `sync`; the schedules, for `sync` an owner and those of its schedules that stay
 -- Returns the schedules that were paused or removed
 -- Events  removed
--- uses schedules
+-- uses jobs places schedules
 local mistake = schedules.wrong()
 if mistake then return mistake end
 local verb, chosen = ARGV[2], {unpack(ARGV, 3)}

@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; the queue's name, the group; `1` if its limits are to be set, the limits; `p`, `r` or nothing
 -- Returns see `groups.row`
 -- Events  none
--- uses calls places
+-- uses calls queue groups places
 local name = ARGV[5]
 local before = calls.recall()
 if before and before.err then return before end

@@ -5,7 +5,7 @@
 --         prevTS, prevCount, the minutes before prevTS's, newest first; counts of the minute under way (a field may
 --         come twice), of all before it, and slices: see `metrics`; at last who leads the reapers
 -- Events  none
--- uses metrics workers
+-- uses queue metrics workers
 local step, slices = tonumber(ARGV[3]), {}
 local last = math.floor(now / 60000 / step)
 for back = 0, ARGV[4] - 1 do slices[back + 1] = step .. ':' .. (last - back) % N.slices end

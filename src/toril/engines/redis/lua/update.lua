@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; for each update kind (data, priority, delay), id, value, `1` for the front
 -- Returns ids done, none asked, {id, state} of those refused
 -- Events  delayed
--- uses control
+-- uses calls queue line groups places control
 local before = calls.recall()
 if before then return before end
 local mistake = context.wrong('list', K.wait) or context.wrong('zset', K.prioritized, K.delayed, K.marker, K.suspects)

@@ -1,5 +1,5 @@
 -- Which jobs are claimed, what keeps a claim from more, and when it may bring more.
--- needs finish leases group_maintenance
+-- needs queue jobs line groups group_maintenance leases finish
 -- ARGV[4] want, [8] alone ('only': suspects only), [10] priorities first, [11] to [13] the claimer's own rate:
 -- max, ms, window.
 local claim = {unstarted = {}}

@@ -1,5 +1,5 @@
 -- What retry, promote, cancel, remove and update have in common: which jobs are changed, and what is left to do after.
--- needs calls finish
+-- needs calls queue places finish
 local control = {}
 
 -- Change the jobs of ARGV from `first` on. `act` says `done` or `asked`, or nothing of a job whose state does not allow it;

@@ -1,5 +1,5 @@
 -- Deduplication keys, of each of which one job at a time is the owner.
--- needs new_jobs parents
+-- needs queue jobs line places parents new_jobs
 -- `de:<key>` names the owner, for a time or until it ends; `dn:<key>` is a job to be made when it ends. Where the clock
 -- is not the server's, the time is written beside.
 local dedup = {repeated = {}}

@@ -1,10 +1,10 @@
 -- Jobs, dead letters and the rest that leave for another store: taken out whole, kept until they are known to be there.
--- needs places dead_letters
+-- needs jobs groups places parents dead_letters
 -- One batch is under way at a time, and numbered. ARGV[3] is the store it is for, [4] a mark for a new one, [5] how many
 -- may leave. `settled` are those taken, or known to stay.
-local export = {progress = W .. G.moving, items = {}, taken = 0, settled = {}}
+local export = {progress = W .. G.moving, items = {}, taken = 0, most = tonumber(ARGV[5]), settled = {}}
 local BATCH, HOME = W .. G.van, P
-local from_wait, bytes, held_up, most = {}, 0, {}, tonumber(ARGV[5])
+local from_wait, bytes, held_up = {}, 0, {}
 
 -- The batch that is under way: number, mark, items, now.
 function export.batch()
@@ -124,7 +124,7 @@ function export.take_dead_letter_of(name, id)
   if name then export.take_dead_letter(name .. '/' .. id:gsub('%%', '%%25'):gsub(':', '%%3A')) end
 end
 
-function export.is_full() return export.taken >= most or bytes >= N.page end
+function export.is_full() return export.taken >= export.most or bytes >= N.page end
 
 -- Nothing leaves while something runs where more would then run at once than may, or out of turn.
 function export.is_held_up()

@@ -1,5 +1,5 @@
 -- The usual exchange, run before anything else is defined.
--- needs calls line metrics leases
+-- needs calls queue jobs line metrics leases
 -- That is: jobs that have completed and are not kept, of a queue without groups, limits, priorities and suspects, whose
 -- next jobs can start. It does what all the subjects after it would do, which a script has to define before it can call
 -- them: for a few jobs that takes longer than the work. Whatever it is not sure of it leaves to them, unchanged.

@@ -1,5 +1,5 @@
 -- What is wrong: whether a fault is there, now.
--- needs places parents dead_letters
+-- needs groups places dead_letters
 -- Lists have to be walked, so their lengths are counted up, and jobs of a queue whose lists are long are taken to be where
 -- they should be.
 local faults = {check = {}, walked = 0, lists = {K.active, K.wait, K.paused}}

@@ -1,5 +1,5 @@
 -- A job ends: retention, result, parent, deduplication key, dead letter.
--- needs metrics dedup dead_letters
+-- needs queue jobs groups metrics parents dedup dead_letters
 local finish = {}
 local RETENTION = {completed = 'removeOnComplete', failed = 'removeOnFail'}
 local SET = {completed = P .. K.completed, failed = P .. K.failed}

@@ -1,5 +1,5 @@
 -- Jobs that wait for other jobs, in any queues: added, waited for, rolled back.
--- needs new_jobs dead_letters
+-- needs queue jobs groups places parents new_jobs dead_letters
 -- First what becomes of each node is decided, then it is written. `with_children` are the jobs that have
 -- or get children, by their keys; `left_out` the nodes that are not added; `fresh` how many new jobs a queue gets, by its base, and
 -- `fresh_of_groups` how many each of its groups.

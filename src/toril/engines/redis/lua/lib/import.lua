@@ -1,5 +1,5 @@
 -- Jobs and dead letters that come from another store, stored once.
--- needs dedup dead_letters
+-- needs queue line groups places dedup dead_letters
 -- ARGV[2] is that store, [3] the batch's number, [4] its mark.
 local import = {place = {}, bases = {}, left_out = {}}
 local ARRIVED, CHILDREN = W .. G.arrived, {{K.dependencies, 'SADD'}, {K.processed, 'HSET'}, {K.child_failures, 'HSET'}}

@@ -1,5 +1,5 @@
 -- The raw lists and sets in which jobs stand: ready, prioritized, delayed, active.
--- needs context
+-- needs nothing
 local line = {running = 0, ready = 0, prioritized = 0, delayed = 0, suspects = 0, moved = false, tops = {}}
 
 -- How many are where: read once, and so of the right types. `moved`: what is ready has to be counted again after a claim.

@@ -1,5 +1,5 @@
 -- Jobs are stored: one of any kind, or plain ones in bulk.
--- needs calls jobs places
+-- needs calls queue line groups places
 local new_jobs = {}
 
 -- Store one job and put it into its place; the state it is then in.

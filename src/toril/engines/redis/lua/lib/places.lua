@@ -1,5 +1,5 @@
 -- Where a job stands: its state, to the front, to the back, out; and the marker that tells of it.
--- needs groups queue
+-- needs line groups
 local places = {sets = {
   {K.completed, 'completed'}, {K.failed, 'failed'}, {K.delayed, 'delayed'}, {K.prioritized, 'prioritized'},
   {K.waiting_children, 'waiting_children'},

@@ -1,5 +1,5 @@
 -- A queue's stream of events, its settings and counts, and when it becomes known.
--- needs context
+-- needs nothing
 local queue = {meta = false, own = false}
 
 -- One entry of the queue's stream; fields and values follow the word.

@@ -1,5 +1,5 @@
 -- Jobs that failed run again: those that were kept, and dead letters.
--- needs dead_letters places
+-- needs queue places parents dead_letters
 -- A parent has its children that have not succeeded run again with it, in whatever queue they are, and waits for them.
 -- `done` has the dead letters that are jobs again, in order; `with_parent` the keys of kept jobs, and the dead letters,
 -- that came along.

@@ -1,5 +1,5 @@
 -- Schedules, which are BullMQ's schedulers: their runs are made and dropped.
--- needs new_jobs
+-- needs queue jobs places new_jobs
 -- What BullMQ's lack stands in the hash `toril:schedules`: under a scheduler's id its own settings as JSON; under that id
 -- after `paused:`, `over:` and `last:` what became of it, and the run started last.
 local schedules = {own = P .. K.schedules}

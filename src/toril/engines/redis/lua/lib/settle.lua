@@ -1,5 +1,5 @@
 -- Jobs that come back from those who ran them. Each counts only while its lease holds.
--- needs finish flows leases
+-- needs queue jobs line groups places metrics leases finish flows
 -- The first of a batch is in ARGV[15] to [21]: id, token, kind, text, shown, extra, trace; the others follow.
 local settle = {delayed_some = false, released_suspect = false}
 local OK, LOST, MISSING = 0, 1, 2  -- verdicts

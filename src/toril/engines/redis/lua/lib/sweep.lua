@@ -1,5 +1,5 @@
 -- Jobs are removed by the many.
--- needs dedup
+-- needs jobs groups dedup
 local sweep = {ids = {}}
 local LISTS_OF = {waiting = {K.wait, K.paused}, prioritized = {K.prioritized}, delayed = {K.delayed}}
 

@@ -1,5 +1,5 @@
 -- What the fleet knows of its workers, and how one is woken.
--- needs context
+-- needs nothing
 local workers = {}
 
 -- Workers that are alive: {worker, when seen and heartbeat, commands}.
