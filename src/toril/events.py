@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from toril.errors import EngineUnavailable, InvalidOption, TorilError, preview
 from toril.model import Recovered
+from toril.model.values import fast_frozen_kw
 
 __all__ = [
     "AWAY",
@@ -60,7 +61,7 @@ _NAMES: Final = get_args(EventName)
 _log = logging.getLogger("toril")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fast_frozen_kw
 class JobEvent:
     """Something that happened to a job here. `duration` and `delay` are seconds; `attempt` counts from 1, and is 0
     before it. `detail` is the progress, a result's summary, or the traceback of what went wrong. A failed attempt says
@@ -143,7 +144,7 @@ class Events:
         for listener in self._listeners.get(name, ()):
             try:
                 answer = listener(event)
-                if inspect.isawaitable(answer):
+                if answer is not None and inspect.isawaitable(answer):
                     self._follow(answer)
             except Exception:  # logged; it must not end whoever emitted the event
                 self._failed(name)

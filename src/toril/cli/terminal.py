@@ -1,13 +1,16 @@
 """Tables, JSON lines, times, log format."""
 
+import asyncio
 import functools
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TextIO, TypeVar
 
 import click
 from rich.console import Console
@@ -17,7 +20,7 @@ from rich.text import Text
 from toril.cli.escaping import as_json, plain
 from toril.model.durations import UNITS, seconds_written
 from toril.runtime.clock import SYSTEM
-from toril.runtime.logs import JobFields
+from toril.runtime.logs import JobFields, output
 
 __all__ = [
     "Column",
@@ -38,10 +41,77 @@ __all__ = [
 
 def write_logs(level: str) -> None:
     """Write everything of this level and above, Toril's lines and the app's own."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(ReadableLines())
-    handler.addFilter(JobFields())
+    handler = TerminalHandler(sys.stderr)
     logging.basicConfig(level=level.upper(), handlers=[handler])
+    output.writer = handler
+
+
+_LOG: Final = logging.getLogger("toril")
+_CALL_HANDLERS: Final = logging.Logger.callHandlers  # which libraries replace that want to see every record
+
+
+class TerminalHandler(logging.StreamHandler[TextIO]):
+    """Writes records one by one, and the lines of finished jobs together, once in each turn of the loop: a record for
+    each of them would cost more than the job. As soon as anything else is to see these lines (another handler, a
+    filter, a replaced formatter), they come as records again."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._formatter = ReadableLines()
+        self._job_fields = JobFields()
+        self.setFormatter(self._formatter)
+        self.addFilter(self._job_fields)
+        self._lines: list[str] = []  # the loop's thread adds; whoever holds the handler's lock takes away
+        self._time = ""
+        os.register_at_fork(after_in_child=self._lines.clear)  # they are the parent's
+
+    def take(self, level: int, text: str) -> bool:
+        if not self._lines:
+            if not self._sees_all():
+                return False
+            try:
+                asyncio.get_running_loop().call_soon(self.flush)
+            except RuntimeError:  # there is no turn at whose end it could be written
+                return False
+            self._time = time.strftime("%H:%M:%S", time.localtime(SYSTEM.now() / 1000))
+        self._lines.append(f"{self._time} {_LEVELS[level]} {plain(text)}{self.terminator}")
+        return True
+
+    def unwritten(self) -> list[str]:
+        return self._lines[:]
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._write_lines()
+        super().emit(record)
+
+    def flush(self) -> None:
+        with self.lock or nullcontext():
+            self._write_lines()
+        super().flush()
+
+    def _sees_all(self) -> bool:
+        """Whether this handler is the only one that these lines reach, and prints them as they are."""
+        return (
+            logging.root.handlers == [self]
+            and self.formatter is self._formatter
+            and self.filters == [self._job_fields]
+            and self.level == logging.NOTSET
+            and _LOG.propagate
+            and not _LOG.filters
+            and all(isinstance(each, logging.NullHandler) for each in _LOG.handlers)
+            and logging.Logger.callHandlers is _CALL_HANDLERS
+            and logging.getLogRecordFactory() is logging.LogRecord
+        )
+
+    def _write_lines(self) -> None:
+        count = len(self._lines)
+        if count:
+            text = "".join(self._lines[:count])
+            del self._lines[:count]
+            try:
+                self.stream.write(text)
+            except Exception:  # as for a record: a log that cannot be written ends nobody
+                self.handleError(logging.makeLogRecord({"msg": "%s", "args": (text,)}))
 
 
 class ReadableLines(logging.Formatter):
@@ -55,6 +125,9 @@ class ReadableLines(logging.Formatter):
             line += plain(f" [{' '.join([record.name, *facts])}]")
         trace = self.formatException(record.exc_info) if record.exc_info else _trace_of_a_job(record)
         return "\n".join([line, *map(plain, trace.rstrip().split("\n"))]) if trace else line
+
+
+_LEVELS: Final = {level: f"{logging.getLevelName(level):<7}" for level in (10, 20, 30, 40, 50)}
 
 
 def _trace_of_a_job(record: logging.LogRecord) -> str:

@@ -3,22 +3,22 @@
 import logging
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from toril.events import AWAY, STALLED_OUT, EventName, Events, JobEvent, WorkerEvent
 from toril.runtime.clock import SYSTEM
 
-__all__ = ["Contact", "JobFields", "Outages", "current", "outages", "watch"]
+__all__ = ["Contact", "JobFields", "LineWriter", "Outages", "current", "outages", "output", "watch"]
 
 log: Final = logging.getLogger("toril")
 log.addHandler(logging.NullHandler())  # else Python prints warnings itself where nobody has configured logging
 
 _TELL: Final = 10.0  # seconds between two lines about a store that is away
-_UNSHOWN: Final = ("detail", "skipped")  # in a line: they are too long, or its first words
 _TIMES: Final = ("duration", "delay")  # a record has them as whole milliseconds
-_GIVEN: Final = ("job_id", "job_name")  # which another program may have made as long as it likes
-_LONGEST: Final = 500  # characters of these in a line; a record has all of them
+_LONGEST: Final = 500  # characters of a job's id or name in a line; a record has all of them
 
 # (queue, job id, job name, attempt) of the attempt that runs in this context.
 current: Final[ContextVar[tuple[str, str, str, int] | None]] = ContextVar("toril_job", default=None)
@@ -34,6 +34,26 @@ class JobFields(logging.Filter):
                 if not hasattr(record, name):
                     setattr(record, name, value)
         return True
+
+
+class LineWriter(Protocol):
+    """A log handler that can write Toril's lines without a record for each."""
+
+    def take(self, level: int, text: str) -> bool:
+        """Take a line, to be written at the end of this turn of the loop. False where a record is needed."""
+
+    def unwritten(self) -> list[str]:
+        """The lines that have been taken only."""
+
+
+@dataclass(slots=True)
+class _Output:
+    """What writes this process's log, if that is a `LineWriter`."""
+
+    writer: LineWriter | None = None
+
+
+output: Final = _Output()
 
 
 def _completed(event: JobEvent) -> str:
@@ -165,13 +185,45 @@ def _line(level: int, message: str | Callable[[Any], str | None], levels: Mappin
         words = message if isinstance(message, str) else message(event)
         if words is None or not _is_wanted(level, levels.get(event.queue or "")):
             return
-        known = {name: value for name in event.__slots__ if (value := getattr(event, name)) is not None}
-        facts = {name: round(value * 1000) if name in _TIMES else value for name, value in known.items()}
-        shown = {name: value for name, value in facts.items() if name not in _UNSHOWN and value != ""}
-        text = " ".join(f"{name}={_word(name, value)}" for name, value in shown.items())
-        log.handle(log.makeRecord(log.name, level, __file__, 0, "%s %s", (words, text), None, extra=facts))
+        text = _job_line(words, event) if isinstance(event, JobEvent) else _worker_line(words, event)
+        if event.kind is None and output.writer is not None and output.writer.take(level, text):
+            return
+        facts = {
+            name: round(value * 1000) if name in _TIMES else value
+            for name in type(event).__slots__  # type: ignore[union-attr] # mypy does not see those of `fast_frozen`
+            if (value := getattr(event, name)) is not None
+        }
+        log.handle(log.makeRecord(log.name, level, __file__, 0, "%s", (text,), None, extra=facts))
 
     return write
+
+
+def _job_line(words: str, event: JobEvent) -> str:
+    """Written out, for it is made for every job."""
+    line = (
+        f"{words} queue={_word(event.queue)} job_id={_given(event.job_id)}"
+        f"{f' job_name={_name(event.job_name)}' if event.job_name else ''} attempt={event.attempt}"
+    )
+    if event.worker:
+        line += f" worker={_word(event.worker)}"
+    if event.duration is not None:
+        line += f" duration={round(event.duration * 1000)}ms"
+    if event.error:
+        line += f" error={_word(event.error)}"
+    if event.kind:
+        line += f" kind={_word(event.kind)}"
+    if event.delay is not None:
+        line += f" delay={round(event.delay * 1000)}ms"
+    if event.subject:
+        line += f" subject={_word(event.subject)}"
+    if event.max_attempts is not None:
+        line += f" max_attempts={event.max_attempts}"
+    return line
+
+
+def _worker_line(words: str, event: WorkerEvent) -> str:
+    known = {name: getattr(event, name) for name in event.__slots__ if name != "detail"}
+    return " ".join([words, *(f"{name}={_word(value)}" for name, value in known.items() if value)])
 
 
 def _is_wanted(level: int, own: int | None) -> bool:
@@ -179,9 +231,14 @@ def _is_wanted(level: int, own: int | None) -> bool:
     return log.isEnabledFor(level) if own is None else level >= own and log.manager.disable < level
 
 
-def _word(name: str, value: object) -> str:
+def _word(text: str) -> str:
     """A value on one line: an error's text cannot forge a second one."""
-    text = f"{value}ms" if name in _TIMES else str(value)
-    if name in _GIVEN and len(text) > _LONGEST:
-        text = f"{text[:_LONGEST]}…"
     return text if text.isprintable() and " " not in text else ascii(text)
+
+
+def _given(text: str) -> str:
+    """The same for what another program may have made as long as it likes."""
+    return _word(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
+
+
+_name: Final = lru_cache(1000)(_given)  # there are few, and each comes again and again

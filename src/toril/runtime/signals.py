@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from toril.runtime.clock import SYSTEM
+from toril.runtime.logs import output
 from toril.runtime.stop_requests import StopRequests, Urgency
 
 __all__ = ["MARGIN", "SECOND", "StopSignals", "run_until"]
@@ -129,9 +130,11 @@ class StopSignals:
 
     def _end(self, why: str) -> None:
         """Straight to the descriptor: whoever blocks the loop may hold the locks of logging."""
-        with suppress(OSError):  # nor may a log that is full, closed, or read by nobody hold up the exit
-            if select.select([], [2], [], 0)[1]:
-                os.write(2, f"toril: {why}; exiting by force\n".encode())
+        unwritten = output.writer.unwritten() if output.writer is not None else []
+        for line in (*unwritten, f"toril: {why}; exiting by force\n"):
+            with suppress(OSError):  # nor may a log that is full, closed, or read by nobody hold up the exit
+                if select.select([], [2], [], 0)[1]:
+                    os.write(2, line.encode(errors="backslashreplace"))
         if self._last is not None:
             self._last()
         os._exit(1)
