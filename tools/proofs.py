@@ -36,9 +36,9 @@ def kept(kind: str) -> dict[str, Any] | None:
 def rendered(document: Mapping[str, Any]) -> str:
     lines = [
         f"{document['when']}, commit {document['commit']}: "
-        f"{document['minutes']:,.0f} minutes on {document['machine']}; {document['note']}.",
+        f"{_minutes(document['minutes'])} on {document['machine']}; {document['note']}.",
         "",
-        "| | what | found | a release wants |",
+        "| | what | found | needed for a release |",
         "|---|---|---|---|",
     ]
     lines += [
@@ -47,18 +47,22 @@ def rendered(document: Mapping[str, Any]) -> str:
         if row["found"] != "not run"
     ]
     code = document.get("code")
-    failed = f"The run ended with code {code}: a promise was broken, or a test failed." if code else None
+    failed = f"The run exited with code {code}: a promise was broken, or a test failed." if code else None
     faults = ", ".join(f"{name} {count:,}" for name, count in document["faults"].items())
     seeds = ", ".join(f"`{name}`" for name in document.get("seeds", ()))
-    kept = f"Kept in `tests/seeds/`, for what they broke: {seeds}." if seeds else None
+    kept = f"These runs broke a rule and are kept in `tests/seeds/`: {seeds}." if seeds else None
     bases = document.get("bases")
-    blind = f"The seeds of the blind figure are those of `TORIL_BLIND={bases[0]}`." if bases else None
+    blind = f"The blind search drew its seeds from `TORIL_BLIND={bases[0]}`." if bases else None
     unseen = document.get("missed")
-    missed = f"Missed blind: {', '.join(f'`{name}`' for name in unseen)}." if unseen else None
+    missed = f"Not found blind: {', '.join(f'`{name}`' for name in unseen)}." if unseen else None
     remark = document.get("remark")  # of this run alone: it goes with the run's figures
-    struck = f"Faults of the simulator by kind: {faults}." if faults else None
+    struck = f"Simulated faults by kind: {faults}." if faults else None
     said = [words for words in (struck, blind, missed, failed, kept, remark) if words]
     return "\n".join(lines) + "".join(f"\n\n{words}" for words in said)
+
+
+def _minutes(minutes: float) -> str:
+    return "1 minute" if f"{minutes:.0f}" == "1" else f"{minutes:,.0f} minutes"
 
 
 def shown(page: str, kind: str, document: Mapping[str, Any] | None) -> str:
@@ -73,9 +77,9 @@ def shown(page: str, kind: str, document: Mapping[str, Any] | None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", nargs="?", choices=KINDS)
-    parser.add_argument("--code", type=int, default=0, help="what the run ended with")
-    parser.add_argument("--note", default="nothing else ran on it")
-    parser.add_argument("--remark", default="", help="what readers have to know of this run")
+    parser.add_argument("--code", type=int, default=0, help="exit code of the run")
+    parser.add_argument("--note", default="nothing else was running")
+    parser.add_argument("--remark", default="", help="what readers should know about this run")
     chosen = parser.parse_args()
     if chosen.kind is not None:
         if not gate.GATE.exists():

@@ -42,6 +42,7 @@ def test_what_was_not_run_is_left_out() -> None:
     assert "| T1 | simulated jobs | 150,000 | 10,000,000 |" in table
     assert "T5" not in table
     assert "kill 12,345" in table
+    assert "commit abc1234: 1 minute on" in rendered({**DOCUMENT, "minutes": 0.9})
 
 
 def test_a_table_replaces_the_one_before_it() -> None:
@@ -65,20 +66,20 @@ def test_a_remark_goes_with_the_run_that_it_is_about() -> None:
 
 
 def test_a_run_that_failed_says_so() -> None:
-    assert "The run ended with code 1: a promise was broken, or a test failed." in rendered({**DOCUMENT, "code": 1})
-    assert "ended with" not in rendered({**DOCUMENT, "code": 0})
+    assert "The run exited with code 1: a promise was broken, or a test failed." in rendered({**DOCUMENT, "code": 1})
+    assert "exited with" not in rendered({**DOCUMENT, "code": 0})
 
 
 def test_a_run_names_its_blind_seeds_and_the_bugs_that_they_missed() -> None:
     table = rendered({**DOCUMENT, "bases": ["2026-11-17"], "missed": ["no_letter", "redis: anyone settles"]})
 
-    assert "those of `TORIL_BLIND=2026-11-17`." in table
-    assert "Missed blind: `no_letter`, `redis: anyone settles`." in table
+    assert "from `TORIL_BLIND=2026-11-17`." in table
+    assert "Not found blind: `no_letter`, `redis: anyone settles`." in table
     assert "blind" not in rendered({**DOCUMENT, "bases": [], "missed": []})
 
 
 def test_a_run_names_the_files_of_the_seeds_that_it_kept() -> None:
     table = rendered({**DOCUMENT, "seeds": ["agenda-redis-7-abc123.json", "fleet-memory-1-def456.json"]})
 
-    assert "what they broke: `agenda-redis-7-abc123.json`, `fleet-memory-1-def456.json`." in table
+    assert "kept in `tests/seeds/`: `agenda-redis-7-abc123.json`, `fleet-memory-1-def456.json`." in table
     assert "tests/seeds/" not in rendered(DOCUMENT)
