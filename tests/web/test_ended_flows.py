@@ -165,7 +165,7 @@ async def test_flows_in_progress_come_first_and_are_not_among_the_ended(monkeypa
     assert re.findall(r'<tr data-id="([^"]*)"', page) == [f"books/{waits.id}"]
     assert len(re.findall(r'<tr data-id="books/', ended)) == 1
     assert f"books/{waits.id}" not in re.findall(r'<tr data-id="([^"]*)"', ended)
-    assert "No flow matches" in none
+    assert "No matching flows" in none
 
 
 async def test_a_look_reads_as_many_records_as_it_has_time_for(monkeypatch: pytest.MonkeyPatch) -> None:

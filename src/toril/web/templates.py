@@ -17,6 +17,7 @@ from starlette.responses import Response
 from toril.store.engine import redacted
 from toril.web.access import Role, Who
 from toril.web.fleet_status import FleetStatus
+from toril.web.indentation import Unindented
 
 __all__ = [
     "NAVIGATION",
@@ -100,6 +101,10 @@ class Links:
         given = {name: value for name, value in query.items() if value not in (None, "")}
         return self.root + "/".join(quote(part, safe="") for part in parts) + ("?" + urlencode(given) if given else "")
 
+    def job(self, queue: str, identity: str, dead_letter: str | None) -> str:
+        """The page of a job, or of its dead letter."""
+        return self("dead", dead_letter) if dead_letter else self("queues", queue, "jobs", identity)
+
     def asset(self, name: str) -> str:
         return self.root + assets()[name].path
 
@@ -117,8 +122,7 @@ def _environment() -> Environment:
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        extensions=[Unindented],
         auto_reload=False,
     )
     made.filters.update(

@@ -282,6 +282,19 @@ _WORDS: Final = {
     "any_name": "whether they take jobs of any name", "serializer": "how payloads are written",
 }  # fmt: skip
 _STATES: Final = {look.key: state for state, look in LOOKS.items()}
+# How the jobs of a tab are called, where that is not the tab's key.
+_NOUNS: Final = {"children": "waiting job", "prioritized": "waiting job", "active": "running job"}
+# What a tab without jobs says: a heading, and what would be there.
+_EMPTY: Final = {
+    "waiting": ("No waiting jobs", "New jobs appear here until a worker claims them."),
+    "prioritized": ("No prioritized jobs", "Jobs added with a priority appear here until a worker claims them."),
+    "active": ("No running jobs", "Jobs appear here while a worker runs them."),
+    "delayed": ("No delayed jobs", "Delayed jobs and jobs waiting for a retry appear here until they are due."),
+    "children": ("No parents waiting", "The parent of a flow appears here until its children have ended."),
+    "completed": ("No completed jobs", "The last 1,000 runs appear here, even if the queue keeps no completed jobs."),
+    "failed": ("No failed jobs", "Jobs that fail for good also become dead letters, with their data and traceback."),
+    "cancelled": ("No cancelled jobs", "The last 1,000 cancelled jobs appear here. They do not count as failures."),
+}
 
 
 class QueuePageView(View):
@@ -315,7 +328,8 @@ async def queue(asking: PageRequest) -> dict[str, Any]:
         "declared": declared, "code": code, "differing": [_WORDS.get(name, name) for name in declared.differing],
         "hour": next((each for each in around.overview.queues if each.queue == found.name), None),
         "tabs": _tabs(tabs, look), "look": look, "limits": _limits(view), "kept": tabs.kept,
-        "buried": tabs.dead_letters,
+        "buried": tabs.dead_letters, "empty": _EMPTY[look.key],
+        "noun": "dead letter" if table["kind"] == "letters" else _NOUNS.get(look.key, f"{look.key} job"),
         "facets": await facets(asking, found, tabs) if look.key == "failed" and tabs.failed else [],
         "names": await _names(asking, found), "slots": _slots(asking, found.name), **table,
     }  # fmt: skip
