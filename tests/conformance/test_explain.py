@@ -3,6 +3,9 @@
 import pytest
 
 from tests.conformance.claims import add, claim, ids, settle
+from tests.conformance.plants import tell
+from tests.kinds import REDIS
+from toril.engines.redis import RedisEngine
 from toril.model import JobBlockers, Limits, NewJob, Precedence, RateLimit, SetRateLimit
 from toril.store.engine import Store
 from toril.testing import ManualClock
@@ -46,6 +49,23 @@ async def test_a_used_up_rate_says_until_when(engine: Store, clock: ManualClock,
     after = (await engine.explain("q", "4", limits)).rate_till
 
     assert (before, during, after) == (None, clock.now(), None)
+
+
+@pytest.mark.parametrize("engine", REDIS, indirect=True)
+@pytest.mark.parametrize("window", ["sliding", "fixed"])
+async def test_a_rate_stored_without_its_window_has_that_of_the_worker(
+    engine: RedisEngine, clock: ManualClock, window: str
+) -> None:
+    """As in BullMQ. Claims go by it, and so does what is told of a job that waits."""
+    limits = Limits(rate=RateLimit(9, 5.0))
+    await tell(engine, "HSET", "bull:q:meta", "max", "2")
+    await tell(engine, "HSET", "bull:q:toril", "window", window)
+    await add(engine, *(NewJob(name="n") for _ in range(4)))
+
+    claimed = await claim(engine, limits=limits)
+    till = (await engine.explain("q", "4", limits)).rate_till
+
+    assert (len(claimed.jobs), claimed.wake_at, till) == (2, clock.now() + 5000, clock.now() + 5000)
 
 
 async def test_of_no_queue_nothing_is_known(engine: Store, clock: ManualClock) -> None:

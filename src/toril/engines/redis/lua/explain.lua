@@ -4,7 +4,7 @@
 -- Returns now, how many go first, ids that run now, until when the rate is used up, of one who waits for children these,
 --         of its group see below, 1 if it has stalled and has to run alone, or does
 -- Events  none
--- uses groups parents
+-- uses groups rates parents
 local id, ahead = ARGV[2], 0
 -- Those that have stalled stand at the front of the line, but are claimed apart, in their order.
 local waiting = call('LLEN', P .. K.wait) - call('ZCARD', P .. K.suspects)
@@ -22,28 +22,8 @@ local function runs_alone()
 end
 
 local meta = call('HMGET', P .. K.meta, F.rate_max, F.rate_ms)
-local max, ms, window = as_number(meta[1]) or 0, as_number(meta[2]) or 0, nil
-if max > 0 then
-  ms = ms > 0 and ms or 1000
-  window = call('HGET', P .. K.toril, F.window) or 'fixed'
-else
-  max, ms, window = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-end
-
-local function sliding()
-  local starts, count = call('ZRANGEBYSCORE', P .. K.starts, '(' .. (now - ms), '+inf', 'WITHSCORES'), 0
-  for i = 1, #starts, 2 do count = count + tonumber(starts[i]:match(':(%d+)$')) end
-  return count >= max and starts[2] + ms
-end
-
-local function fixed()
-  local count, left = tonumber(call('GET', P .. K.limiter) or nil) or 0, call('PTTL', P .. K.limiter)
-  if slack > 0 then left = (tonumber(call('HGET', P .. K.toril, F.window_till) or nil) or 0) - now end
-  return count >= max and left > 0 and now + left
-end
-
-local till = false
-if max then if window == 'sliding' then till = sliding() else till = fixed() end end
+rates.choose(meta[1], meta[2], call('HGET', P .. K.toril, F.window), ARGV[4], ARGV[5], ARGV[6])
+local left, till = rates.left()
 
 -- What its group keeps the job from: whether it is admitted, how many of its group go first, who has seats.
 local function of_group()
@@ -58,5 +38,5 @@ local function of_group()
   return {row, parked and 0 or 1, before, held}
 end
 local family = call('ZSCORE', P .. K.waiting_children, id) and parents.child_counts(P .. id, 10)
-return {now, ahead, call('LRANGE', P .. K.active, 0, 9), till, family or false, of_group(),
+return {now, ahead, call('LRANGE', P .. K.active, 0, 9), left == 0 and till, family or false, of_group(),
   (apart or runs_alone()) and 1 or 0}

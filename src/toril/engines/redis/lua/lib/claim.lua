@@ -1,9 +1,9 @@
 -- Which jobs are claimed, what keeps a claim from more, and when it may bring more.
--- needs queue jobs line groups group_maintenance leases finish
+-- needs queue jobs line groups group_maintenance rates leases finish
 -- ARGV[4] want, [8] alone ('only': suspects only), [10] priorities first, [11] to [13] the claimer's own rate:
 -- max, ms, window.
 local claim = {unstarted = {}}
-local most_running, rate
+local most_running
 
 -- Jobs whose time has come go to the end of their line, in the order of their time, a bounded number.
 function claim.promote()
@@ -136,7 +136,9 @@ function claim.gates(want)
   if most_running and most_running - line.running < size then
     size, gate = math.max(0, most_running - line.running), 'concurrency'
   end
-  local left, at = claim.rate_left()
+  rates.choose(queue.meta[3], queue.meta[4], queue.own[2], ARGV[11], ARGV[12], ARGV[13])
+  local left, at = rates.left()
+  rates.forget_old()
   local held = tonumber(queue.own[4] or nil)
   if held and held > now then left, at = 0, math.max(held, at or 0) end
   if left < size then size, gate, opens = left, 'rate', at end
@@ -150,67 +152,6 @@ function claim.wake_time()
   local first = call('ZRANGE', P .. K.delayed, 0, 0, 'WITHSCORES')
   local due, till = first[2] and math.max(now, math.floor(first[2] / N.ties)), groups.next_time()
   return till and math.min(due or till, till) or due
-end
-
--- How many may start by the queue's rate, or else by the claimer's. BullMQ's `limiter` counts a fixed window; a sliding one
--- is a set of starts, with their number beside it.
-function claim.fixed_rate_left()
-  local count = tonumber(call('GET', P .. K.limiter) or nil)
-  local left = call('PTTL', P .. K.limiter)
-  if slack > 0 then left = (tonumber(call('HGET', P .. K.toril, F.window_till) or nil) or 0) - now end
-  if not count or left <= 0 then return rate.max, nil end
-  return math.max(0, rate.max - count), now + left
-end
-
-function claim.sliding_rate_left()
-  local over = call('ZRANGEBYSCORE', P .. K.starts, '-inf', now - rate.ms)
-  local count = 0
-  for i = 1, #over do count = count + tonumber(over[i]:match(':(%d+)$')) end
-  if #over > 0 then call('ZREMRANGEBYSCORE', P .. K.starts, '-inf', now - rate.ms) end
-  count = call('HINCRBY', P .. K.toril, F.starts_count, 0 - count)
-  local oldest = call('ZRANGE', P .. K.starts, 0, 0, 'WITHSCORES')
-  return math.max(0, rate.max - count), oldest[2] and oldest[2] + rate.ms
-end
-
--- The rate in force, how many it lets start now, and when it lets more.
-function claim.rate_left()
-  local max, ms = as_number(queue.meta[3]) or 0, as_number(queue.meta[4]) or 0
-  if max > 0 then
-    rate = {max = max, ms = ms > 0 and ms or tonumber(ARGV[12]) or 1000, window = queue.own[2] or 'fixed'}
-  elseif ARGV[11] ~= '' then
-    rate = {max = tonumber(ARGV[11]), ms = tonumber(ARGV[12]), window = ARGV[13]}
-  end
-  if not rate then return math.huge, nil end
-  if rate.window == 'sliding' then return claim.sliding_rate_left() end
-  return claim.fixed_rate_left()
-end
-
-function claim.count_fixed(count)
-  if slack > 0 then
-    local till = tonumber(call('HGET', P .. K.toril, F.window_till) or nil) or 0
-    if till <= now then
-      call('HSET', P .. K.toril, F.window_till, now + rate.ms)
-      call('SET', P .. K.limiter, 0, 'PX', rate.ms + slack)
-    end
-    call('INCRBY', P .. K.limiter, count)
-  elseif call('PTTL', P .. K.limiter) > 0 then
-    call('INCRBY', P .. K.limiter, count)
-  else
-    call('SET', P .. K.limiter, count, 'PX', rate.ms)
-  end
-end
-
--- Large limits are counted in a hundredth of the window, rounded up, so that the limit is never exceeded.
-function claim.count_starts(count, fence)
-  if not rate or count == 0 then return end
-  if rate.window ~= 'sliding' then return claim.count_fixed(count) end
-  local slot = now
-  if rate.max > 1000 then
-    local width = math.max(1, math.floor(rate.ms / 100))
-    slot = math.ceil(now / width) * width
-  end
-  call('ZADD', P .. K.starts, slot, slot .. ':' .. fence .. ':' .. count)
-  call('HINCRBY', P .. K.toril, F.starts_count, count)
 end
 
 -- Jobs are parked, and this claim could have had more: now and then it is looked whether that is as it should be. Where
@@ -240,14 +181,14 @@ function claim.batch(want)
   if size > 0 then claim.take_some(size) end
   leases.record_granted()
   local count, suspects = #leases.taken, line.suspects
-  claim.count_starts(count, last_fence)
+  rates.count_starts(count, last_fence)
   line.running = line.running + count
   if #claim.unstarted > 0 then finish.flush() end
   groups.flush()
   if groups.admitted_some then line.moved = true end
   if line.moved then line.count_ready() end
   if count == want then return false, false, suspects end
-  if shut and count == size then return shut, opens or shut == 'rate' and now + rate.ms, suspects end
+  if shut and count == size then return shut, opens or shut == 'rate' and now + rates.ms, suspects end
   local wake_at = claim.wake_time() or false
   if groups.any_parked() then return 'groups', claim.check_seats(wake_at), suspects end
   return false, wake_at, suspects
