@@ -136,8 +136,9 @@ sync: setup ## Write src/toril/sync.py from the async classes
 	$(BIN)/python -m tools.blocking --write
 
 .PHONY: reference
-reference: setup ## Write docs/cli.md from the commands
+reference: setup ## Write docs/cli.md from the commands, and docs/llms.txt from the pages
 	$(BIN)/python -m tools.commands --write
+	$(BIN)/python -m tools.assistants --write
 
 .PHONY: docs
 docs: setup ## Build the documentation into site/, strictly

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,8 +14,9 @@ from xml.etree import ElementTree
 import click
 import pytest
 import yaml  # type: ignore[import-untyped]
-from tools import commands
+from tools import assistants, commands
 
+import toril
 from toril import Breaker, Dedup, Exponential, GroupLimits, RateLimit, Retry, State, handler
 from toril.alerts import AlertRules
 from toril.app import App
@@ -24,7 +26,6 @@ from toril.schedule import Timing
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-LINK = re.compile(r"\]\((?!https?:|#|\.\.)([^)#\s]+)(#[^)]*)?\)")
 
 
 def test_the_site_builds_strictly_and_fetches_nothing(tmp_path: Path) -> None:
@@ -47,18 +48,36 @@ def test_the_site_builds_strictly_and_fetches_nothing(tmp_path: Path) -> None:
     assert "Start it this long from now, not sooner." in reference, "and what each option is for"
     assert not re.search(r"Bases:|\bFailing\b|\bFlowing\b", reference), "and no private bases"
     assert (tmp_path / "llms.txt").exists()
+    assert (tmp_path / "llms-full.txt").read_text("utf-8") == assistants.full()
 
 
-def test_llms_txt_names_pages_that_are_there_and_every_guide() -> None:
-    named = {found[0] for found in LINK.findall((DOCS / "llms.txt").read_text("utf-8"))}
-    in_nav = set(re.findall(r": ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE))
+def test_the_index_for_assistants_is_what_the_navigation_says() -> None:
+    assert assistants.PAGE.read_text("utf-8") == assistants.index(), "run  make reference"
 
-    assert {name for name in named if not (DOCS / name).exists()} == set()
-    assert {name for name in in_nav if not (DOCS / name).exists()} == set()
-    assert in_nav - named <= {
-        "capabilities.md", "faq.md", "layout.md", "performance.md", "platforms.md", "releases.md", "reliability.md",
-        "telemetry.md", "dashboard.md",
-    }  # fmt: skip
+
+def test_assistants_find_every_page_but_evidence_in_one_file() -> None:
+    listed = {file for pages in assistants.sections().values() for _, file in pages}
+    whole = assistants.full()
+
+    left_out = {"performance.md", "reliability.md", "capabilities.md", "architecture.md", "vocabulary.md"}
+    assert {page.name for page in DOCS.glob("*.md")} - listed == left_out
+    indexed = re.findall(r"^- \[[^\]]+\]\((\S+\.md)\)", assistants.index(), re.MULTILINE)
+    assert re.findall(r"^<!-- (\S+\.md) -->$", whole, re.MULTILINE) == indexed
+    assert "#### `add_many(jobs: " in whole, "the reference is there"
+    assert ":::" not in whole, "and nothing of it is left for the site to fill in"
+
+
+def test_the_reference_has_every_name_that_can_be_imported() -> None:
+    page = (DOCS / "api.md").read_text("utf-8")
+    shown = set(re.findall(r"^::: [\w.]*?(\w+)$", page, re.MULTILINE))
+    for module, members in re.findall(r"^::: ([\w.]+)\n    options:\n      members: \[([^\]]+)\]", page, re.MULTILINE):
+        names = members.split(", ")
+        assert [name for name in names if not hasattr(import_module(module), name)] == [], module
+        shown.update(names)
+    said = {"Duration", "SyncJob", "SyncQueue", "SyncTask"}
+
+    assert all(f"`{name}`" in page for name in said)
+    assert set(toril.__all__) - shown - said == {"__version__"}
 
 
 def test_the_page_of_commands_is_what_the_commands_are() -> None:

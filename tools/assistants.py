@@ -1,0 +1,140 @@
+"""Writes what assistants read: `docs/llms.txt`, an index of the pages, and `llms-full.txt`, all of them in one file.
+
+    python -m tools.assistants            say whether docs/llms.txt is up to date
+    python -m tools.assistants --write    write it
+
+Both follow the navigation in mkdocs.yml. The site has both; `llms-full.txt` is written when it is built.
+"""
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import yaml  # type: ignore[import-untyped]
+
+__all__ = ["PAGE", "full", "index", "main", "sections"]
+
+ROOT: Final = Path(__file__).parents[1]
+DOCS: Final = ROOT / "docs"
+PAGE: Final = DOCS / "llms.txt"
+LEFT_OUT: Final = ("Evidence", "Contributing")  # sections that nobody needs in order to use Toril
+
+HEAD: Final = """# Toril
+
+> Background jobs for Python 3.11 and newer: on a SQLite file with no server, or on Redis or Valkey in BullMQ's data layout. Typed handlers, retries, dead letters, schedules, flows, groups, rate limits, deduplication, circuit breakers, cancellation, an outbox, a supervisor, a dashboard, an HTTP API and a test harness.
+
+- A handler takes one argument: `async def send(ctx: JobContext[Payload]) -> Result`, or `def send(ctx: SyncJobContext[Payload]) -> Result`, which runs in a thread. The payload is `ctx.data`.
+- Declare: `app = App(url)`; `queue = app.queue("mail", [send], concurrency=5, retry=Retry(5, Exponential(1)))`.
+- Add: `task = queue.task(send)` binds a handler to its queue, typed; `await task.add(payload, delay="1m")` inside `async with app:`; `task.sync.add(payload)` in blocking code; `await queue.add("send", payload)` by name; `app.outbox(connection).add(send, payload)` in a database transaction of your own.
+- Run: `toril run module:app`. Test: `async with toril.testing.memory(app) as test: await test.after("1h")`.
+- Durations are seconds, a `timedelta` or text such as `"10m"`. `attempts` includes the first run. A job may run twice: use `ctx.job_id` as an idempotency key.
+- Ended jobs are removed unless `keep_completed` or `keep_failed` says otherwise; results are kept with `result_ttl`; failed jobs become dead letters.
+- All pages in one file: [llms-full.txt](llms-full.txt)
+"""  # noqa: E501 - one line per paragraph, as the format has it
+
+
+def sections() -> dict[str, list[tuple[str, str]]]:
+    """For each section of the navigation, the titles and files of its pages. Pages without a section come first."""
+    found: dict[str, list[tuple[str, str]]] = {"Start": []}
+    for entry in yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]:
+        ((title, below),) = entry.items()
+        if isinstance(below, str):
+            found["Start"].append((title, below))
+        elif title not in LEFT_OUT:
+            found[title] = [page for each in below for page in each.items()]
+    return found
+
+
+def index() -> str:
+    """The text of `llms.txt`."""
+    lines = [HEAD]
+    for title, pages in sections().items():
+        lines += [f"## {title}", "", *(f"- [{name}]({file}){_described(file)}" for name, file in pages), ""]
+    return "\n".join(lines)
+
+
+def _described(file: str) -> str:
+    """What a page is about: its headings."""
+    text = re.sub(r"^```.*?^```$", "", (DOCS / file).read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = "; ".join(heading.replace("`", "") for heading in re.findall(r"^## (.+)$", text, re.MULTILINE))
+    return f": {headings}" if headings else ""
+
+
+def full() -> str:
+    """The text of `llms-full.txt`: every page of the index, the API reference from the docstrings."""
+    pages = [file for listed in sections().values() for _, file in listed]
+    texts = [f"<!-- {file} -->\n\n{_expanded((DOCS / file).read_text('utf-8')).strip()}\n" for file in pages]
+    return "\n".join([HEAD, *texts])
+
+
+def _expanded(text: str) -> str:
+    """A page with the docstrings that the site puts in place of its `:::` lines."""
+    return re.sub(
+        r"^::: ([\w.]+)\n(?:    options:\n      members: \[([^\]]*)\]\n)?",
+        lambda found: "\n".join(_reference(found[1], found[2])),
+        text,
+        flags=re.MULTILINE,
+    )
+
+
+def _reference(name: str, members: str | None) -> Iterator[str]:
+    thing = _found(name)
+    if inspect.ismodule(thing):
+        for member in (members or "").split(", "):
+            yield from _reference(f"{name}.{member}", None)
+        return
+    yield from _shown(name, thing, "###")
+    if inspect.isclass(thing) and members is None:
+        for member, value in inspect.getmembers(
+            thing, lambda each: inspect.isfunction(each) or isinstance(each, property)
+        ):
+            if not any(re.search(pattern, member) for pattern in _left_out()):
+                yield from _shown(member, value, "####")
+
+
+def _found(name: str) -> Any:
+    above, _, last = name.rpartition(".")
+    return getattr(import_module(above), last, None) or import_module(name)
+
+
+@cache
+def _left_out() -> tuple[str, ...]:
+    """The members that the site does not show."""
+    plugins = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["plugins"]
+    (handler,) = (each["mkdocstrings"]["handlers"]["python"] for each in plugins if "mkdocstrings" in each)
+    return tuple(pattern.removeprefix("!") for pattern in handler["options"]["filters"])
+
+
+def _shown(name: str, thing: Any, heading: str) -> Iterator[str]:
+    try:
+        signature = "" if isinstance(thing, property) else str(inspect.signature(thing))
+    except (TypeError, ValueError):  # an enumeration, a typed dict
+        signature = ""
+    signature = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", signature).replace("(self, ", "(").replace("(self)", "()")
+    signature = re.sub(r"<[^<]*(?:<lambda>)? at 0x[0-9a-f]+>", "…", signature)
+    signature = re.sub(r"<(\w+\.\w+): [^>]+>", r"\1", signature)
+    signature = re.sub(r"(?<=frozenset\(\{)[^}]+", lambda found: ", ".join(sorted(found[0].split(", "))), signature)
+    said = inspect.getdoc(thing)
+    yield f"{heading} `{name}{signature}`\n"
+    if said:
+        yield f"{said}\n"
+
+
+def main() -> int:
+    wanted = index()
+    if "--write" in sys.argv:
+        PAGE.write_text(wanted, "utf-8")
+        return 0
+    if PAGE.read_text("utf-8") != wanted:
+        print("docs/llms.txt is out of date: run  make reference")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
