@@ -280,6 +280,7 @@ def test_processes_of_a_group_or_of_one_user_share_a_file(
     assert [child.ended() for child in started] == [0, 0]
     assert {line for log in logs for line in subjects(log, "mode")} == {
         f"jobs.db {permissions}", f"jobs.db-wal {permissions}", f"jobs.db-shm {permissions}", "jobs.db-ballast 0600",
+        f"jobs.db-wake {permissions.replace('6', '7')}",
     }  # fmt: skip
     assert unsound(folder / "jobs.db") == []
 

@@ -1,12 +1,14 @@
 """What the driver of a database implements, so that the rest of this package need not know which one it is."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from toril.errors import TorilError
 
-__all__ = ["ConnectionHolder", "SqlConnection", "SqlCursor", "SqlDatabase", "SqlDialect"]
+__all__ = ["ConnectionHolder", "ProcessNotifier", "SqlConnection", "SqlCursor", "SqlDatabase", "SqlDialect", "Topic"]
 
 T = TypeVar("T")
 
@@ -58,6 +60,37 @@ class ConnectionHolder(Protocol):
         """This is the child of a fork: the thread that served here has stayed behind."""
 
 
+class Topic(Enum):
+    """What a notification is about. Workers listen for jobs and requests; callers listen for results."""
+
+    JOBS = "-jobs"
+    RESULTS = "-results"
+
+    @classmethod
+    def of(cls, name: str) -> "Topic":
+        """The topic of a notified name."""
+        return cls.RESULTS if name.startswith("=") else cls.JOBS
+
+
+class ProcessNotifier(Protocol):
+    """Notifies the other processes that have the store open. A notification may get lost, so a process that waits also
+    checks the store now and then."""
+
+    def listen(self, topics: Iterable[Topic], heard: Callable[[list[str]], None]) -> None:
+        """Call `heard` on the running loop with the names that others notify, or with none if it may be any."""
+
+    def forget(self, topics: Iterable[Topic], loop: asyncio.AbstractEventLoop) -> None:
+        """Take one `listen` back."""
+
+    def hears(self) -> bool:
+        """Whether every listener has a channel to be notified on."""
+
+    def notify(self, names: Iterable[str]) -> None:
+        """Notify the other processes that wait for these names. Called by the thread that commits."""
+
+    def close(self) -> None: ...
+
+
 class SqlDatabase(Protocol):
     """One process's hold on a store: opens connections to it, and what its errors and its disk mean."""
 
@@ -72,6 +105,9 @@ class SqlDatabase(Protocol):
     @property
     def name(self) -> str:
         """The store as messages name it."""
+
+    def process_notifier(self) -> ProcessNotifier | None:
+        """What notifies other processes of commits. None: there are no others, or no channel to them."""
 
     def open(self) -> SqlConnection:
         """A connection to a sound, current store. Refuses, and changes nothing, otherwise."""

@@ -89,7 +89,7 @@ class SqlEngine(SqlInspector):
     def _assemble(self) -> None:
         database = self._database()
         self.in_memory = database.in_memory
-        self._notifier = LocalNotifier()
+        self._notifier = LocalNotifier(None if self._inline else database.process_notifier())
         self._writer = Writer(database, self._clock, self._notifier)
         self._runner: Runner = (
             InlineWriter(self._writer) if self._inline else WriterThread(self._writer, self._notifier, self._clock)
@@ -116,6 +116,7 @@ class SqlEngine(SqlInspector):
                 await self._reader.stop()
         finally:
             await self._runner.stop()
+            self._notifier.close()
 
     async def health(self) -> Health:
         try:
@@ -141,6 +142,7 @@ class SqlEngine(SqlInspector):
 
     async def wait(self, queues: Sequence[str], *, timeout: int) -> set[str]:
         names = list(dict.fromkeys(_waited(name) for name in queues))
+        await self._here()
         until = self._clock.monotonic() + timeout / 1000
         while True:
             waiter = self._notifier.listen(names)
@@ -182,6 +184,7 @@ class SqlEngine(SqlInspector):
         _check_batch(ids)
         queue = check_queue_name(queue)
         names = [f"={queue}"]
+        await self._here()
         until = self._clock.monotonic() + timeout / 1000
         found: dict[str, Finished] = {}
         while True:

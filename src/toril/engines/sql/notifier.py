@@ -1,10 +1,12 @@
-"""Wakes waiting tasks, across threads and event loops."""
+"""Wakes waiting tasks, across threads and event loops; by way of the driver, those of other processes."""
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeAlias, TypeVar
+
+from toril.engines.sql.driver import ProcessNotifier, Topic
 
 __all__ = ["LocalNotifier", "Waiter", "hand_over"]
 
@@ -15,7 +17,8 @@ Waiter: TypeAlias = "asyncio.Future[list[str]]"
 class LocalNotifier:
     """Wakes those who wait for a name, in the order in which they came. Cheap when nobody waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, processes: ProcessNotifier | None = None) -> None:
+        self._processes = processes
         self._lock = threading.Lock()
         self._waiting: dict[str, dict[Waiter, None]] = {}
 
@@ -25,16 +28,28 @@ class LocalNotifier:
         with self._lock:
             return list(self._waiting)
 
-    def listen(self, names: Iterable[str]) -> Waiter:
+    @property
+    def is_notified(self) -> bool:
+        """Whether those who wait are notified of what other processes commit."""
+        return self._processes is not None and self._processes.hears()
+
+    def listen(self, names: Sequence[str]) -> Waiter:
         """A future of the running loop that ends with the first of these names to be notified, and those notified with
         it. Give it back to `forget`."""
         future: Waiter = asyncio.get_running_loop().create_future()
         with self._lock:
             for name in names:
                 self._waiting.setdefault(name, {})[future] = None
+        if self._processes is not None:
+            self._processes.listen({Topic.of(name) for name in names}, self._hear)
         return future
 
-    def forget(self, names: Iterable[str], future: Waiter) -> None:
+    def forget(self, names: Sequence[str], future: Waiter) -> None:
+        self._drop(names, future)
+        if self._processes is not None:
+            self._processes.forget({Topic.of(name) for name in names}, future.get_loop())
+
+    def _drop(self, names: Iterable[str], future: Waiter) -> None:
         with self._lock:
             for name in names:
                 waiting = self._waiting.get(name)
@@ -43,11 +58,24 @@ class LocalNotifier:
                     if not waiting:
                         del self._waiting[name]
 
-    def notify(self, names: Iterable[str]) -> None:
-        """Wake all who wait for any of these; callable from any thread."""
+    def committed(self, names: Iterable[str]) -> None:
+        """Wake all who wait for any of these, here and in other processes. Called by the thread that commits."""
+        if not names:
+            return
+        self._notify(names)
+        if self._processes is not None:
+            self._processes.notify(names)
+
+    def _hear(self, names: list[str]) -> None:
+        """Another process has committed."""
+        if names:
+            self._notify(names)
+        else:
+            self.notify_all()
+
+    def _notify(self, names: Iterable[str]) -> None:
         if not self._waiting:
             return
-        names = list(names)
         woken: dict[Waiter, list[str]] = {}
         with self._lock:
             for name in names:
@@ -61,10 +89,15 @@ class LocalNotifier:
             woken: dict[Waiter, list[str]] = {future: [] for waiting in self._waiting.values() for future in waiting}
         self._wake(woken)
 
+    def close(self) -> None:
+        """Nobody waits or commits any more."""
+        if self._processes is not None:
+            self._processes.close()
+
     def _wake(self, woken: dict[Waiter, list[str]]) -> None:
         for future, heard in woken.items():
             if not hand_over(future.get_loop(), partial(_wake, future), heard):
-                self.forget(list(self._waiting), future)
+                self._drop(list(self._waiting), future)
 
 
 def hand_over(loop: asyncio.AbstractEventLoop, callback: Callable[[T], None], argument: T) -> bool:

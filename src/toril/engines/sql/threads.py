@@ -22,7 +22,10 @@ __all__ = ["InlineWriter", "ReaderThread", "Runner", "WriterThread"]
 
 T = TypeVar("T")
 
-_CHECK_EVERY: Final = 0.05  # seconds between looks for what other processes committed, while someone waits
+# Seconds between checks for what other processes committed, while someone waits. Where they notify us, we can only miss
+# a process that was killed between its commit and the notification.
+_CHECK_EVERY: Final = 0.05
+_CHECK_NOTIFIED_EVERY: Final = 0.25
 _GROUP: Final = 256  # steps that share one commit
 _IDLE: Final = 5.0  # seconds without a step after which it is time to tidy up
 
@@ -189,8 +192,11 @@ class WriterThread:
     def _patience(self) -> float | None:
         """How long to wait for a step: not at all long while others wait for what another process may commit."""
         if self._notifier.names:
-            return _CHECK_EVERY
+            return self._check_every()
         return None if self._rested else _IDLE
+
+    def _check_every(self) -> float:
+        return _CHECK_NOTIFIED_EVERY if self._notifier.is_notified else _CHECK_EVERY
 
     def _serve(self, orders: list[_Request]) -> None:
         wanted = [ordered for ordered in orders if not ordered.future.cancelled()]
@@ -223,9 +229,9 @@ class WriterThread:
         """See whether others committed; once nothing has gone on for a while, tidy up."""
         now = self._clock.monotonic()
         with contextlib.suppress(Exception):  # a look that fails is made again; steps report their errors themselves
-            if now - self._checked >= _CHECK_EVERY:
+            if self._notifier.names and now - self._checked >= self._check_every():
                 self._checked = now
-                if self._notifier.names and self._writer.changed():
+                if self._writer.changed():
                     self._notifier.notify_all()
             if not self._rested and now - self._active >= _IDLE:
                 self._active = now

@@ -174,7 +174,7 @@ class Writer:
             self._undo()
             raise
         self._failures = 0
-        self._notifier.notify(tx.notified)
+        self._notifier.committed(tx.notified)
         return True
 
     def _alone(self, step: PendingStep[Any]) -> None:

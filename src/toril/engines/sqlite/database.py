@@ -10,11 +10,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
-from toril.engines.sql.driver import ConnectionHolder, SqlConnection, SqlDialect
+from toril.engines.sql.driver import ConnectionHolder, ProcessNotifier, SqlConnection, SqlDialect
 from toril.engines.sqlite import forks
 from toril.engines.sqlite.dialect import SqliteDialect
 from toril.engines.sqlite.disk_space import Ballast, is_short, size_of
 from toril.engines.sqlite.errors import COMPLAINTS, damaged, is_io_error, patiently, translated
+from toril.engines.sqlite.socket_notifier import SocketNotifier, has_sockets
 from toril.engines.sqlite.url import OWNER_ONLY, FileAddress, check_file, named
 from toril.errors import EngineUnavailable, EngineUnusable, TorilError
 from toril.runtime.clock import Clock
@@ -64,6 +65,11 @@ class SqliteDatabase:
     @property
     def name(self) -> str:
         return named(self.path)
+
+    def process_notifier(self) -> ProcessNotifier | None:
+        if self.path is None or not has_sockets():
+            return None
+        return SocketNotifier(self.path, self.address.permissions, self._clock)
 
     def open(self) -> sqlite3.Connection:
         """A connection to a sound, current file. Refuses, and changes nothing, otherwise."""
