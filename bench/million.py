@@ -21,7 +21,7 @@ import httpx
 from tests.servers import RedisServer
 
 from toril import App
-from toril.model import Claim, Completed, Failed, Failure, Heartbeat, Keep, NewJob, Settlement
+from toril.model import Claim, Completed, Failed, Failure, Heartbeat, JobOptions, Keep, NewJob, Settlement
 from toril.runtime.clock import SYSTEM
 from toril.web import CustomAccess, Role, site
 from toril.web.api import ENDPOINTS
@@ -62,7 +62,12 @@ def new(queue: str, number: int) -> NewJob:
         "prioritized": {"priority": 1 + number % 9},
     }
     data = f'{{"user": {{"id": {number}}}, "text": "{"x" * 50}"}}'
-    return NewJob(name=f"job{number % 20}", data=data, keep_failed=KEPT, keep_completed=KEPT, **more.get(queue, {}))
+    return NewJob(
+        name=f"job{number % 20}",
+        data=data,
+        options=JobOptions(keep_failed=KEPT, keep_completed=KEPT),
+        **more.get(queue, {}),
+    )
 
 
 async def fill(app: App, total: int) -> None:

@@ -139,6 +139,7 @@ class Job(Generic[R]):
         return as_record(
             JobRecord,
             row,
+            row.options,
             data=queue.handlers.decode(row.name, row.data),
             metadata=metadata_of(row.metadata),
             checkpoint=_value(row.checkpoint),

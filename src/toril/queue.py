@@ -37,9 +37,11 @@ from toril.job import Job
 from toril.model import (
     Added,
     AddOutcome,
+    Backoff,
     Call,
     Counts,
     Declaration,
+    JobOptions,
     JobRow,
     NewJob,
     Page,
@@ -723,15 +725,19 @@ class Queue:
         if entry is None and self._published is not None:
             attempts, backoff = self._published.retry_of(name)
             known = () if backoff.strategy is None else (backoff.strategy,)
-            return Defaults(attempts, backoff, self.options.keep_completed, self.options.keep_failed, known)
+            return Defaults(attempts, self._options_with(backoff), known)
         if entry is None and self._check_spelling is not None:
             self._check_spelling()
         own = entry.handler.retry if entry else None
         return self._defaults if own is None else self._defaults_of(own)
 
     def _defaults_of(self, retry: Retry) -> Defaults:
-        kept = (self.options.keep_completed, self.options.keep_failed)
-        return Defaults(retry.attempts, retry.backoff.wire(), *kept, self.options.strategies)
+        return Defaults(retry.attempts, self._options_with(retry.backoff.wire()), self.options.strategies)
+
+    def _options_with(self, backoff: Backoff) -> JobOptions:
+        """What jobs of this queue get that are retried so."""
+        queue = self.options
+        return JobOptions(backoff=backoff, keep_completed=queue.keep_completed, keep_failed=queue.keep_failed)
 
 
 def queue_named(services: Services, name: str) -> Queue:

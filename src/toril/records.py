@@ -19,6 +19,7 @@ from toril.model import (
     EventKind,
     Failure,
     GroupLimits,
+    JobOptions,
     JobRef,
     Keep,
     OnFailure,
@@ -54,6 +55,7 @@ __all__ = [
 
 R = TypeVar("R")
 
+_OPTIONS = frozenset(field.name for field in fields(JobOptions))
 Seconds: TypeAlias = Annotated[float, "seconds"]
 
 
@@ -347,10 +349,15 @@ class CancelCounts:
     requested: int
 
 
-def as_record(kind: type[R], row: object, **made: Any) -> R:
+def as_record(kind: type[R], row: object, options: JobOptions | None = None, **made: Any) -> R:
     """A row of the store as programs read it. What a field of `kind` declares as a datetime or a duration is
-    milliseconds in the row; `made` are the fields that the row has otherwise, or not at all."""
-    read = {name: reader(getattr(row, name)) for name, reader in _readers(cast("Any", kind)) if name not in made}
+    milliseconds in the row; `made` are the fields that the row has otherwise, or not at all. What a job's `options` say
+    is read from these."""
+    read = {
+        name: reader(getattr(row if options is None or name not in _OPTIONS else options, name))
+        for name, reader in _readers(cast("Any", kind))
+        if name not in made
+    }
     return kind(**read, **made)
 
 
@@ -365,7 +372,7 @@ def schedule_record(view: ScheduleRow, data: Any) -> ScheduleRecord:
         data=data,
         max_attempts=job.attempts,
         priority=job.priority,
-        timeout=_seconds(job.timeout),
+        timeout=_seconds(job.options.timeout),
         slot=moment(view.slot),
         next=moment(view.next),
         count=view.count,

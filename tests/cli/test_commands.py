@@ -129,7 +129,7 @@ def test_a_job_gets_what_the_workers_of_its_queue_declare(toril: Toril, url: str
     toril("add", "email", "greet", "--job-id", "own", "--attempts", "9", "--keep-failed", "1")
 
     jobs = on(url, lambda app: app.store.jobs("email", ["alone", "told", "own"]))
-    assert [job and (job.max_attempts, job.keep_failed) for job in jobs] == [
+    assert [job and (job.max_attempts, job.options.keep_failed) for job in jobs] == [
         (5, Keep(0)), (2, Keep(7)), (9, Keep(1)),
     ]  # fmt: skip
     assert alone.stderr.startswith("No living worker declares email: the job has 5 attempts")

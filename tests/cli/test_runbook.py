@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Toril, on
+from tests.conformance.claims import new_job
 from toril import App
 from toril.model import Claim, Completed, Failed, Failure, Lease, NewJob, Schedule, SetRateLimit, Settlement
 from toril.model.states import State
@@ -28,7 +29,7 @@ def commands(heading: str) -> list[str]:
 
 
 async def add(app: App, **options: Any) -> None:
-    await app.store.add("mail", [NewJob(name="send", id=ORDER, **options)])
+    await app.store.add("mail", [new_job("send", id=ORDER, **options)])
 
 
 async def claim(app: App) -> Settlement:

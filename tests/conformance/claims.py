@@ -1,15 +1,20 @@
 """The words that the conformance tests are written in."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from itertools import count
+from typing import Any
 
 from toril.model import (
     Added,
+    Backoff,
     Claim,
     Claimed,
     Completed,
     Exchange,
+    JobOptions,
     JobRow,
+    Keep,
     Lease,
     Limits,
     NewJob,
@@ -19,8 +24,28 @@ from toril.model import (
 )
 from toril.store.engine import Store
 
+# Each option has another value than the default here, so that a test which passes these on notices one that is lost.
+EVERY_OPTION = JobOptions(
+    backoff=Backoff(
+        kind="exponential", delay=100, cap=900, jitter=0.5, strategy="mine", on=("a.B",), give_up_on=("c.D",)
+    ),
+    timeout=5_000,
+    keep_completed=Keep(5, 60.0),
+    keep_failed=Keep(7),
+    keep_logs=7,
+    result_ttl=1_000,
+    breaker="api.example.com",
+    subject="ä co",
+)
+_OPTIONS = tuple(field.name for field in fields(JobOptions))
 _tokens = count(1)
 LEASE = 30_000
+
+
+def new_job(name: str = "n", **given: Any) -> NewJob:
+    """A job to add, from what is its own and what its options say."""
+    said = {name: given.pop(name) for name in _OPTIONS if name in given}
+    return NewJob(name=name, **{"options": JobOptions(**said), **given})
 
 
 async def add(engine: Store, *jobs: NewJob, queue: str = "q", now: int | None = None) -> list[Added]:

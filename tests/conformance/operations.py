@@ -22,6 +22,7 @@ from toril.model import (
     FaultKind,
     FlowNode,
     Heartbeat,
+    JobOptions,
     JobRef,
     Keep,
     Lease,
@@ -64,7 +65,13 @@ class Room:
 
 async def furnished(store: Store, *, elects: bool = True) -> Room:
     """`elects`: a store of several processes, which has leaders."""
-    await store.add("q", [NewJob(name="done", keep_completed=KEEP_ALL), NewJob(name="bad", keep_failed=KEEP_ALL)])
+    await store.add(
+        "q",
+        [
+            NewJob(name="done", options=JobOptions(keep_completed=KEEP_ALL)),
+            NewJob(name="bad", options=JobOptions(keep_failed=KEEP_ALL)),
+        ],
+    )
     await store.add("q", [NewJob(name="dead"), NewJob(name="held")])
     done, bad, dead, held = (await claim(store, 4)).jobs
     await settle(store, done.lease)

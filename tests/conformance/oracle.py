@@ -231,7 +231,8 @@ class Oracle:
     def end(self, job: OracleJob, ending: RunStatus) -> None:
         self.ended[ending].append(job.id)
         state = State.COMPLETED if ending is RunStatus.COMPLETED else State.FAILED
-        keep = job.new.keep_completed if state is State.COMPLETED else job.new.keep_failed
+        options = job.new.options
+        keep = options.keep_completed if state is State.COMPLETED else options.keep_failed
         if keep.count == 0:
             del self.jobs[job.id]
             return

@@ -6,7 +6,7 @@ from typing import Any
 from tests.conformance.claims import LEASE, claim_one
 from toril.engines.redis import RedisEngine
 from toril.engines.sqlite import SqliteEngine
-from toril.model import Dedup, FaultKind, FlowNode, Heartbeat, Keep, NewJob, Schedule
+from toril.model import Dedup, FaultKind, FlowNode, Heartbeat, JobOptions, Keep, NewJob, Schedule
 from toril.store.engine import Store
 from toril.testing import ManualClock
 
@@ -266,7 +266,7 @@ async def vanished(engine: Store, running: str) -> None:
 async def idle(engine: Store, clock: ManualClock, ahead: int) -> None:
     """A schedule whose run was deleted by hand, `ahead` ms before its time."""
     slot = clock.now() + 60_000
-    schedule = Schedule(id="tick", job=NewJob(name="n", keep_completed=Keep()), every=60_000)
+    schedule = Schedule(id="tick", job=NewJob(name="n", options=JobOptions(keep_completed=Keep())), every=60_000)
     await engine.schedules.put("q", schedule, slot, expects=None)
     await engine.remove("q", [f"repeat:tick:{slot}"])
     clock.advance(60_000 - ahead)

@@ -1,20 +1,19 @@
 """Engine.add: all or none, in order, a taken id answered."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
-from tests.conformance.claims import add, claim, claim_one, ids, job, names, settle
+from tests.conformance.claims import EVERY_OPTION, add, claim, claim_one, ids, job, names, new_job, settle
 from toril.errors import InvalidOption, QueueFull
 from toril.model import (
     KEEP_ALL,
     AddOutcome,
-    Backoff,
     Call,
     EventKind,
-    Keep,
+    JobOptions,
     Limits,
     NewJob,
     NewJobs,
@@ -49,9 +48,9 @@ async def test_a_thousand_jobs_leave_in_the_order_in_which_they_came(engine: Sto
 @pytest.mark.covers("R017", "R041")
 @pytest.mark.parametrize("beside", [{}, {"delay": 50}, {"priority": 2}, {"id": "own"}], ids=str)
 async def test_jobs_of_a_kind_are_stored_as_if_each_had_been_given(engine: Store, beside: dict[str, Any]) -> None:
-    many, few = NewJob(name="many", data="0", attempts=3), NewJob(name="few", timeout=7)
+    many, few = NewJob(name="many", data="0", attempts=3), NewJob(name="few", options=JobOptions(timeout=7))
     jobs = NewJobs([
-        (many, ["0", "1", "2"]), (NewJob(name="one", data="3", **beside), ["3"]), (many, ["4"]), (few, ["5", "6"]),
+        (many, ["0", "1", "2"]), (new_job("one", data="3", **beside), ["3"]), (many, ["4"]), (few, ["5", "6"]),
     ])  # fmt: skip
 
     answers = await engine.add("q", jobs)
@@ -76,23 +75,15 @@ async def test_a_record_holds_all_that_was_given(engine: Store, clock: ManualClo
         id="mine",
         priority=7,
         attempts=4,
-        backoff=Backoff(kind="exponential", delay=1000, cap=9000, jitter=0.5, strategy="ours"),
-        timeout=5000,
+        options=EVERY_OPTION,
         expires=60_000,
-        keep_completed=Keep(3, 60),
-        keep_failed=KEEP_ALL,
-        keep_logs=5,
-        result_ttl=1000,
-        breaker="host",
-        subject="acme",
         metadata='{"actor": "x"}',
     )
     await add(engine, given)
 
     found = await job(engine, "mine")
 
-    for name in ("name", "data", "priority", "backoff", "timeout", "keep_completed", "keep_failed",
-                 "keep_logs", "result_ttl", "breaker", "subject", "metadata"):  # fmt: skip
+    for name in ("name", "data", "priority", "options", "metadata"):
         assert getattr(found, name) == getattr(given, name), name
     assert found.max_attempts == given.attempts
     assert found.state is State.PRIORITIZED
@@ -101,21 +92,30 @@ async def test_a_record_holds_all_that_was_given(engine: Store, clock: ManualClo
     assert (found.attempts_made, found.stalls, found.starts, found.fence) == (0, 0, 0, 0)
 
 
+def test_every_option_is_looked_at() -> None:
+    plain = [field.name for field in fields(JobOptions) if getattr(EVERY_OPTION, field.name) == field.default]
+
+    assert plain == [], "give it another value there: then it is seen where jobs are claimed, replayed and moved"
+
+
 @pytest.mark.covers("R013")
 async def test_a_claim_carries_what_running_needs(engine: Store, clock: ManualClock) -> None:
-    backoff = Backoff(kind="fixed", delay=10)
     await add(
         engine,
         NewJob(
-            name="n", data="[]", attempts=3, timeout=9, backoff=backoff, metadata="{}", breaker="host", subject="acme"
+            name="n",
+            data="[]",
+            attempts=3,
+            options=EVERY_OPTION,
+            metadata="{}",
         ),
     )
 
     claimed = await claim_one(engine)
 
-    assert (claimed.name, claimed.data, claimed.max_attempts, claimed.timeout) == ("n", "[]", 3, 9)
-    assert (claimed.backoff, claimed.metadata, claimed.checkpoint, claimed.breaker) == (backoff, "{}", None, "host")
-    assert claimed.subject == "acme"
+    assert (claimed.name, claimed.data, claimed.max_attempts) == ("n", "[]", 3)
+    assert claimed.options == EVERY_OPTION
+    assert (claimed.metadata, claimed.checkpoint) == ("{}", None)
     assert (claimed.attempts_made, claimed.stalls, claimed.starts, claimed.fence) == (0, 0, 1, 1)
     assert claimed.added_at == clock.now()
 
@@ -125,7 +125,11 @@ async def test_a_claim_carries_what_running_needs(engine: Store, clock: ManualCl
 async def test_a_taken_id_is_left_as_it_stands(engine: Store, state: str) -> None:
     delay = 1000 if state == "delayed" else 0
     first = NewJob(
-        name="first", data="1", id="mine", delay=delay, keep_completed=KEEP_ALL, keep_failed=KEEP_ALL, result_ttl=1000
+        name="first",
+        data="1",
+        id="mine",
+        delay=delay,
+        options=JobOptions(keep_completed=KEEP_ALL, keep_failed=KEEP_ALL, result_ttl=1000),
     )
     await add(engine, first)
     if state not in {"waiting", "delayed"}:
@@ -138,11 +142,11 @@ async def test_a_taken_id_is_left_as_it_stands(engine: Store, state: str) -> Non
             await engine.recover("q", dead=[again.lease], cause="gone")
 
     before = await job(engine, "mine")
-    (answer,) = await add(engine, NewJob(name="second", data="2", id="mine", result_ttl=60_000))
+    (answer,) = await add(engine, NewJob(name="second", data="2", id="mine", options=JobOptions(result_ttl=60_000)))
 
     assert (answer.id, answer.outcome, answer.state) == ("mine", AddOutcome.DUPLICATE, State(state))
     assert await job(engine, "mine") == before
-    assert (before.name, before.result_ttl) == ("first", 1000)
+    assert (before.name, before.options.result_ttl) == ("first", 1000)
 
 
 async def test_an_id_taken_within_the_same_batch_is_answered_too(engine: Store) -> None:

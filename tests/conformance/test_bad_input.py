@@ -17,6 +17,7 @@ from toril.model import (
     Failed,
     Failure,
     Heartbeat,
+    JobOptions,
     Lease,
     LogLine,
     MetricsWindow,
@@ -58,7 +59,7 @@ async def all_refuse(
 async def store(engine: Store) -> Store:
     """A store with a job in every state, the id saying which."""
     for name in ("completed_", "failed_", "active_"):
-        await add(engine, NewJob(name="n", id=name, keep_completed=KEEP_ALL, keep_failed=KEEP_ALL))
+        await add(engine, NewJob(name="n", id=name, options=JobOptions(keep_completed=KEEP_ALL, keep_failed=KEEP_ALL)))
     await settle(engine, (await claim_one(engine)).lease, Completed("1"))
     await settle(engine, (await claim_one(engine)).lease, Failed(Failure("why")))
     held = (await claim_one(engine)).lease

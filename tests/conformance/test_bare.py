@@ -8,7 +8,7 @@ import pytest
 from tests.conformance.claims import add, claim, claim_one, settle
 from tests.servers import running
 from toril.engines.redis import RedisEngine, connect
-from toril.model import KEEP_ALL, Claim, Claimed, Completed, LogLine, NewJob, Settlement
+from toril.model import KEEP_ALL, Claim, Claimed, Completed, JobOptions, LogLine, NewJob, Settlement
 
 MANY = 10
 HAS_MORE = ("HGET", "bull:q:toril", "beside")
@@ -136,6 +136,6 @@ async def test_one_that_ends_alone_takes_all_with_it(engine: RedisEngine) -> Non
 
 
 async def test_what_is_kept_keeps_what_it_has(engine: RedisEngine) -> None:
-    left = await worked_off(engine, ("RPUSH", "logs", "a line"), keep_completed=KEEP_ALL)
+    left = await worked_off(engine, ("RPUSH", "logs", "a line"), options=JobOptions(keep_completed=KEEP_ALL))
 
     assert len(left) == 2 * MANY

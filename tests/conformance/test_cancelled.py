@@ -18,6 +18,7 @@ from toril.model import (
     Failed,
     Failure,
     FlowNode,
+    JobOptions,
     JobRef,
     MetricsWindow,
     NewJob,
@@ -96,7 +97,7 @@ WAYS: list[Way] = [
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("keep", [None, KEEP_ALL], ids=["gone", "kept"])
 async def test_a_cancellation_is_no_failure(engine: Store, clock: ManualClock, way: Way, keep: object) -> None:
-    await way(engine, clock, UNWANTED if keep is None else replace(UNWANTED, keep_failed=KEEP_ALL))
+    await way(engine, clock, UNWANTED if keep is None else replace(UNWANTED, options=JobOptions(keep_failed=KEEP_ALL)))
 
     view = await engine.queue("q")
     assert (view.completed_total, view.failed_total, view.cancelled_total) == (0, 0, 1)
@@ -163,7 +164,9 @@ async def test_many_cancellations_push_no_failure_out_of_the_records(engine: Sto
 
 async def test_cancelled_jobs_are_told_from_failed_ones_in_a_search(engine: Store, clock: ManualClock) -> None:
     queue = queue_on(engine, clock)
-    await add(engine, *(NewJob(name="n", id=each, keep_failed=KEEP_ALL) for each in ("bad", "not", "nor")))
+    await add(
+        engine, *(NewJob(name="n", id=each, options=JobOptions(keep_failed=KEEP_ALL)) for each in ("bad", "not", "nor"))
+    )
     running = {each.lease.id: each.lease for each in (await claim(engine)).jobs}
     await settle(engine, running["bad"], Failed(WHY))
     await settle(engine, running["not"], Cancelled("not wanted"))
@@ -187,9 +190,9 @@ async def test_cancelled_jobs_are_told_from_failed_ones_in_a_search(engine: Stor
 
 async def test_cancellations_do_not_make_failures_in_a_row(engine: Store, clock: ManualClock) -> None:
     queue = queue_on(engine, clock)
-    await add(engine, NewJob(name="n", id="bad", subject="acme"))
+    await add(engine, NewJob(name="n", id="bad", options=JobOptions(subject="acme")))
     await settle(engine, (await claim_one(engine)).lease, Failed(WHY))
-    await add(engine, NewJob(name="n", id="not", subject="acme"))
+    await add(engine, NewJob(name="n", id="not", options=JobOptions(subject="acme")))
     await engine.cancel("q", ["not"], reason="not wanted")
 
     assert await queue.failures_in_a_row("acme") == 1

@@ -14,6 +14,7 @@ from toril.model import (
     EventKind,
     Failed,
     Failure,
+    JobOptions,
     NewJob,
     Refused,
     RunStatus,
@@ -32,7 +33,7 @@ async def every_state(engine: Store) -> dict[str, str]:
     await add(
         engine,
         *(
-            NewJob(name=name, id=name, keep_completed=KEEP_ALL, keep_failed=KEEP_ALL)
+            NewJob(name=name, id=name, options=JobOptions(keep_completed=KEEP_ALL, keep_failed=KEEP_ALL))
             for name in ("completed_", "failed_", "active_")
         ),
     )
@@ -83,7 +84,7 @@ async def test_a_control_changes_only_what_its_state_allows(engine: Store, verb:
 
 
 async def test_a_job_retried_by_hand_starts_afresh(engine: Store) -> None:
-    await add(engine, NewJob(name="n", attempts=1, keep_failed=KEEP_ALL))
+    await add(engine, NewJob(name="n", attempts=1, options=JobOptions(keep_failed=KEEP_ALL)))
     stalled = await claim_one(engine)
     await engine.recover("q", dead=[stalled.lease])
     await settle(engine, (await claim_one(engine, alone=True)).lease, Failed(Failure("x")))
@@ -97,7 +98,7 @@ async def test_a_job_retried_by_hand_starts_afresh(engine: Store) -> None:
 
 
 async def test_a_retried_job_keeps_its_priority(engine: Store) -> None:
-    await add(engine, NewJob(name="n", priority=3, keep_completed=KEEP_ALL))
+    await add(engine, NewJob(name="n", priority=3, options=JobOptions(keep_completed=KEEP_ALL)))
     await settle(engine, (await claim_one(engine)).lease)
 
     await engine.retry("q", ["1"])
@@ -107,7 +108,7 @@ async def test_a_retried_job_keeps_its_priority(engine: Store) -> None:
 
 @pytest.mark.covers("B67")
 async def test_of_two_who_retry_one_wins(engine: Store) -> None:
-    await add(engine, NewJob(name="n", keep_failed=KEEP_ALL))
+    await add(engine, NewJob(name="n", options=JobOptions(keep_failed=KEEP_ALL)))
     await settle(engine, (await claim_one(engine)).lease, Failed(Failure("x")))
 
     first, second = await engine.retry("q", ["1"]), await engine.retry("q", ["1"])
@@ -117,7 +118,7 @@ async def test_of_two_who_retry_one_wins(engine: Store) -> None:
 
 
 async def test_a_control_sent_again_has_no_second_effect(engine: Store) -> None:
-    await add(engine, NewJob(name="n", keep_failed=KEEP_ALL))
+    await add(engine, NewJob(name="n", options=JobOptions(keep_failed=KEEP_ALL)))
     await settle(engine, (await claim_one(engine)).lease, Failed(Failure("x")))
     first = await engine.retry("q", ["1", "none"], call=Call("me", 1))
     await settle(engine, (await claim_one(engine)).lease, Failed(Failure("x")))

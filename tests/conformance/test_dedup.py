@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import pytest
 
-from tests.conformance.claims import add, claim, claim_one, job, names, settle
+from tests.conformance.claims import EVERY_OPTION, add, claim, claim_one, job, names, new_job, settle
 from toril.model import (
     AddOutcome,
     Backoff,
@@ -30,7 +30,7 @@ Mode = Literal["drop", "extend", "replace", "reschedule", "keep_last"]
 
 
 def once(name: str = "n", key: str = "k", *, ttl: float | None = None, mode: Mode = "drop", **options: Any) -> NewJob:
-    return NewJob(name=name, dedup=Dedup(key, ttl, mode), **options)
+    return new_job(name, dedup=Dedup(key, ttl, mode), **options)
 
 
 @pytest.mark.covers("R086", "X03")
@@ -157,7 +157,8 @@ async def test_the_last_one_asked_for_while_the_owner_ran_comes_after_it(engine:
     (waiting,) = await add(engine, once("ignored", mode="keep_last"))
     running = await claim_one(engine)
     (second,) = await add(engine, once("b", mode="keep_last", data="1"))
-    (third,) = await add(engine, once("c", mode="keep_last", data="2", attempts=3, metadata='{"m": 1}'))
+    last = once("c", mode="keep_last", data="2", attempts=3, metadata='{"m": 1}', options=EVERY_OPTION)
+    (third,) = await add(engine, last)
     before = await engine.counts("q")
 
     await settle(engine, running.lease)
@@ -166,6 +167,7 @@ async def test_the_last_one_asked_for_while_the_owner_ran_comes_after_it(engine:
     assert before.waiting == 0
     (kept,) = (await claim(engine)).jobs
     assert (kept.name, kept.data, kept.max_attempts, kept.metadata) == ("c", "2", 3, '{"m": 1}')
+    assert kept.options == EVERY_OPTION
     (fourth,) = await add(engine, once("d", mode="keep_last"))
     assert (fourth.outcome, fourth.id) == (AddOutcome.DEDUPLICATED, kept.lease.id)
     await settle(engine, kept.lease)

@@ -14,6 +14,7 @@ from toril.model import (
     EventKind,
     Failed,
     Failure,
+    JobOptions,
     Lease,
     NewJob,
     Outcome,
@@ -44,7 +45,7 @@ async def test_a_job_is_given_to_one_claimer_only(engine: Store) -> None:
 
 @pytest.mark.covers("R029", "R184", "R235", "G2")
 async def test_a_finished_job_leaves_its_run_record(engine: Store, clock: ManualClock) -> None:
-    await add(engine, NewJob(name="n", keep_completed=KEEP_ALL))
+    await add(engine, NewJob(name="n", options=JobOptions(keep_completed=KEEP_ALL)))
     claimed = await claim_one(engine)
     clock.advance(70)
 
@@ -103,7 +104,7 @@ async def test_what_is_not_there_is_missing(engine: Store) -> None:
 
 
 async def test_a_job_is_settled_once(engine: Store) -> None:
-    await add(engine, NewJob(name="n", keep_completed=KEEP_ALL))
+    await add(engine, NewJob(name="n", options=JobOptions(keep_completed=KEEP_ALL)))
     claimed = await claim_one(engine)
     twice = [Settlement(claimed.lease, Completed("1")), Settlement(claimed.lease, Completed("2"))]
 
@@ -115,7 +116,7 @@ async def test_a_job_is_settled_once(engine: Store) -> None:
 
 @pytest.mark.covers("R062", "R185")
 async def test_a_failed_job_keeps_its_reason(engine: Store) -> None:
-    await add(engine, NewJob(name="n", keep_failed=KEEP_ALL))
+    await add(engine, NewJob(name="n", options=JobOptions(keep_failed=KEEP_ALL)))
 
     await settle(engine, (await claim_one(engine)).lease, Failed(BOOM))
 
@@ -174,7 +175,7 @@ async def test_released_jobs_return_to_the_front_in_order(engine: Store) -> None
 
 @pytest.mark.covers("R096")
 async def test_a_cancelled_job_has_failed_with_that_reason(engine: Store) -> None:
-    await add(engine, NewJob(name="n", attempts=5, keep_failed=KEEP_ALL))
+    await add(engine, NewJob(name="n", attempts=5, options=JobOptions(keep_failed=KEEP_ALL)))
 
     await settle(engine, (await claim_one(engine)).lease, Cancelled("not needed"))
 
@@ -188,7 +189,7 @@ async def test_a_cancelled_job_has_failed_with_that_reason(engine: Store) -> Non
 
 @pytest.mark.covers("R237")
 async def test_a_long_result_is_cut_in_the_record_only(engine: Store) -> None:
-    await add(engine, NewJob(name="n", keep_completed=KEEP_ALL))
+    await add(engine, NewJob(name="n", options=JobOptions(keep_completed=KEEP_ALL)))
     long = '"' + "é" * 5000 + '"'
 
     await settle(engine, (await claim_one(engine)).lease, Completed(long))
@@ -245,7 +246,7 @@ async def test_a_fence_is_never_seen_twice_in_a_queue(engine: Store) -> None:
 @pytest.mark.covers("R096")
 @pytest.mark.parametrize("outcome", [Retried(BOOM), Retried(BOOM, 50), Snoozed(50), Released()], ids=str)
 async def test_a_job_that_someone_wants_stopped_does_not_run_again(engine: Store, outcome: Outcome) -> None:
-    await add(engine, NewJob(name="n", attempts=5, keep_failed=KEEP_ALL))
+    await add(engine, NewJob(name="n", attempts=5, options=JobOptions(keep_failed=KEEP_ALL)))
     claimed = await claim_one(engine)
     await engine.cancel("q", ["1"], reason="enough")
 
@@ -299,7 +300,7 @@ async def test_an_empty_queue_names_no_time(engine: Store) -> None:
 
 @pytest.mark.covers("R100")
 async def test_an_expired_job_is_ended_instead_of_started(engine: Store, clock: ManualClock) -> None:
-    await add(engine, NewJob(name="old", expires=1000, keep_failed=KEEP_ALL), NewJob(name="new"))
+    await add(engine, NewJob(name="old", expires=1000, options=JobOptions(keep_failed=KEEP_ALL)), NewJob(name="new"))
     clock.advance(1000)
 
     assert names((await claim(engine)).jobs) == ["new"]
@@ -312,7 +313,7 @@ async def test_an_expired_job_is_ended_instead_of_started(engine: Store, clock: 
 
 
 async def test_a_retry_that_comes_too_late_keeps_what_is_known_of_the_run(engine: Store, clock: ManualClock) -> None:
-    await add(engine, NewJob(name="n", attempts=3, expires=1000, keep_failed=KEEP_ALL))
+    await add(engine, NewJob(name="n", attempts=3, expires=1000, options=JobOptions(keep_failed=KEEP_ALL)))
     started = clock.now()
     await settle(engine, (await claim_one(engine)).lease, Retried(BOOM, 5000))
     clock.advance(5000)

@@ -15,6 +15,7 @@ from toril.model import (
     EventKind,
     Failed,
     Failure,
+    JobOptions,
     NewJob,
     Retried,
     RunStatus,
@@ -36,10 +37,10 @@ BOOM = Failure("boom" * 400, "ValueError", "Traceback ...")
     Retry(3, give_up_on=KeyError),
 ], ids=["fixed", "exponential", "decorrelated", "strategy", "on", "give up"])  # fmt: skip
 async def test_how_a_job_is_retried_is_stored_with_it(engine: Store, retry: Retry) -> None:
-    await add(engine, NewJob(name="n", attempts=3, backoff=retry.wire()))
+    await add(engine, NewJob(name="n", attempts=3, options=JobOptions(backoff=retry.wire())))
 
-    assert (await job(engine, "1")).backoff == retry.wire()
-    assert (await claim_one(engine)).backoff == retry.wire()
+    assert (await job(engine, "1")).options.backoff == retry.wire()
+    assert (await claim_one(engine)).options.backoff == retry.wire()
 
 
 @pytest.mark.covers("R073", "R074")
@@ -60,10 +61,10 @@ async def test_who_asks_for_more_attempts_than_there_are_gets_none(engine: Store
 
 @pytest.mark.covers("R093")
 async def test_a_run_record_says_whom_its_job_was_about(engine: Store, clock: ManualClock) -> None:
-    await add(engine, *(NewJob(name="n", subject=each) for each in ("acme", None, "ä co")))
+    await add(engine, *(NewJob(name="n", options=JobOptions(subject=each)) for each in ("acme", None, "ä co")))
     for outcome in (Completed(), Completed(), Failed(BOOM)):
         await settle(engine, (await claim_one(engine)).lease, outcome)
-    await add(engine, NewJob(name="n", subject="late", expires=10))
+    await add(engine, NewJob(name="n", options=JobOptions(subject="late"), expires=10))
     clock.advance(10)
     await claim(engine)
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.conformance.claims import add, claim, claim_one, settle
-from toril.model import AddOutcome, Completed, EventKind, Keep, Limits, NewJob, RateLimit
+from toril.model import AddOutcome, Completed, EventKind, JobOptions, Keep, Limits, NewJob, RateLimit
 from toril.model.states import State
 from toril.store.engine import Store
 from toril.testing import ManualClock
@@ -14,7 +14,11 @@ from toril.testing import ManualClock
 @pytest.mark.covers("P1", "X02")
 async def test_a_result_that_lives_shortly_takes_no_other_with_it(engine: Store, clock: ManualClock) -> None:
     large = Completed('"' + "x" * 5000 + '"')
-    await add(engine, NewJob(name="n", id="long", result_ttl=3_600_000), NewJob(name="n", id="short", result_ttl=300))
+    await add(
+        engine,
+        NewJob(name="n", id="long", options=JobOptions(result_ttl=3_600_000)),
+        NewJob(name="n", id="short", options=JobOptions(result_ttl=300)),
+    )
     for job in (await claim(engine, 2)).jobs:
         await settle(engine, job.lease, large)
     clock.advance(301)
@@ -87,12 +91,12 @@ async def test_a_worker_that_dies_leaves_the_rate_as_it_was_and_freezes_nothing(
 async def test_trimming_takes_none_that_is_to_be_kept(engine: Store) -> None:
     all_of_them = Keep(count=400)
     for _ in range(4):
-        await add(engine, *(NewJob(name="n", keep_completed=all_of_them) for _ in range(100)))
+        await add(engine, *(NewJob(name="n", options=JobOptions(keep_completed=all_of_them)) for _ in range(100)))
         for job in (await claim(engine, 100)).jobs:
             await settle(engine, job.lease)
     before = (await engine.counts("q")).completed
 
-    await add(engine, NewJob(name="n", keep_completed=Keep(count=10)))
+    await add(engine, NewJob(name="n", options=JobOptions(keep_completed=Keep(count=10))))
     await settle(engine, (await claim_one(engine)).lease)
 
     left = (await engine.counts("q")).completed

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.claims import claim, claim_one, ids, job, settle
+from tests.conformance.claims import claim, claim_one, ids, job, new_job, settle
 from tests.conformance.dumps import dump, unchanged
 from toril import InvalidOption, NotFound, QueueFull, WrongState
 from toril.engines.shared import CHILD_GONE
@@ -23,6 +23,7 @@ from toril.model import (
     Failure,
     FlowNode,
     GroupLimits,
+    JobOptions,
     JobRef,
     Keep,
     NewJob,
@@ -45,14 +46,14 @@ WHY = Failure("no such user", "LookupError")
 
 
 def parent(name: str = "top", *, queue: str = "p", under: JobRef | None = None, **options: object) -> FlowNode:
-    new = NewJob(name=name, id=name, **options)  # type: ignore[arg-type]
+    new = new_job(name, id=name, **options)
     return FlowNode(queue=queue, job=new, parent=under, waits=True)
 
 
 def child(
     name: str, *, queue: str = "q", under: JobRef = TOP, on_failure: OnFailure = OnFailure.FAIL, **options: object
 ) -> FlowNode:
-    new = NewJob(name=name, id=name, **options)  # type: ignore[arg-type]
+    new = new_job(name, id=name, **options)
     return FlowNode(queue=queue, job=new, parent=under, on_failure=on_failure)
 
 
@@ -275,7 +276,7 @@ async def test_a_child_of_another_live_parent_is_refused_and_nothing_is_added(en
 
 @pytest.mark.parametrize("done", [False, True])
 async def test_a_job_that_is_nobodys_becomes_a_child(engine: Store, done: bool) -> None:
-    await engine.add("q", [NewJob(name="n", id="a", keep_completed=KEEP_ALL)])
+    await engine.add("q", [NewJob(name="n", id="a", options=JobOptions(keep_completed=KEEP_ALL))])
     if done:
         await ended(engine, "a")
 
@@ -289,7 +290,7 @@ async def test_a_job_that_is_nobodys_becomes_a_child(engine: Store, done: bool) 
 
 
 async def test_a_failed_job_and_one_with_children_become_nobodys(engine: Store) -> None:
-    await engine.add("q", [NewJob(name="n", id="bad", keep_failed=KEEP_ALL)])
+    await engine.add("q", [NewJob(name="n", id="bad", options=JobOptions(keep_failed=KEEP_ALL))])
     await ended(engine, "bad", Failed(WHY))
     await engine.flows.add([parent(), child("a")])
     other = JobRef("q", "other")
@@ -303,7 +304,9 @@ async def test_a_failed_job_and_one_with_children_become_nobodys(engine: Store) 
 
 @pytest.mark.covers("B52")
 async def test_a_parent_that_is_missing_or_has_not_got_there_or_has_ended_is_refused(engine: Store) -> None:
-    await engine.add("p", [NewJob(name="n", id="plain"), NewJob(name="n", id="over", keep_completed=KEEP_ALL)])
+    await engine.add(
+        "p", [NewJob(name="n", id="plain"), NewJob(name="n", id="over", options=JobOptions(keep_completed=KEEP_ALL))]
+    )
     (_, over) = (await claim(engine, queue="p")).jobs
     await settle(engine, over.lease)
 

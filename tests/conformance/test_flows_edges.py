@@ -18,6 +18,7 @@ from toril.model import (
     Claim,
     Completed,
     Failed,
+    JobOptions,
     JobRef,
     NewJob,
     OnFailure,
@@ -74,7 +75,7 @@ async def test_a_handler_that_waits_for_its_own_job_is_told_so() -> None:
 
 async def together(engine: Store, outcomes: dict[str, Outcome], order: list[str]) -> None:
     """These jobs of one queue run, and are handed in by one exchange, in this order."""
-    await engine.add("p", [NewJob(name="n", id=name, keep_completed=KEEP_ALL) for name in outcomes])
+    await engine.add("p", [NewJob(name="n", id=name, options=JobOptions(keep_completed=KEEP_ALL)) for name in outcomes])
     leases = {taken.lease.id: taken.lease for taken in (await claim(engine, queue="p")).jobs}
     batch = [Settlement(leases[name], outcomes[name]) for name in order]
     none = Claim(want=0, token="none", lease=1_000, worker="w")
@@ -124,7 +125,7 @@ async def test_of_two_that_adopt_each_other_in_the_same_exchange_one_fails_and_n
 
 async def test_those_that_park_with_children_that_have_ended_go_on_in_their_order(engine: Store) -> None:
     names = ["x", "y", "z"]
-    await engine.add("q", [NewJob(name="n", id=name, keep_completed=KEEP_ALL) for name in names])
+    await engine.add("q", [NewJob(name="n", id=name, options=JobOptions(keep_completed=KEEP_ALL)) for name in names])
     for done in (await claim(engine, queue="q")).jobs:
         await settle(engine, done.lease)
 

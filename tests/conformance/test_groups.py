@@ -15,6 +15,7 @@ from toril.model import (
     Failure,
     Gate,
     GroupLimits,
+    JobOptions,
     NewJob,
     Pause,
     Released,
@@ -297,7 +298,7 @@ async def test_a_job_that_came_too_late_gives_its_place_up(engine: Store, clock:
 
 async def test_a_job_that_runs_again_is_of_its_group(engine: Store) -> None:
     await limited(engine)
-    await add(engine, NewJob(name="kept", group="a", keep_failed=KEEP_ALL), *of("a", "2", "3"))
+    await add(engine, NewJob(name="kept", group="a", options=JobOptions(keep_failed=KEEP_ALL)), *of("a", "2", "3"))
     kept = await claim_one(engine)
     await settle(engine, kept.lease, Failed(WHY))
     second = await claim_one(engine)

@@ -12,6 +12,7 @@ from toril.model import (
     Failed,
     Failure,
     Gone,
+    JobOptions,
     Lease,
     LogLine,
     NewJob,
@@ -39,7 +40,9 @@ async def walk(engine: Store, state: State, limit: int) -> list[str]:
 
 @pytest.mark.covers("R044")
 async def test_counts_and_pages_agree_for_every_state(engine: Store) -> None:
-    await add(engine, *(NewJob(name="n", keep_completed=KEEP_ALL, keep_failed=KEEP_ALL) for _ in range(7)))
+    await add(
+        engine, *(NewJob(name="n", options=JobOptions(keep_completed=KEEP_ALL, keep_failed=KEEP_ALL)) for _ in range(7))
+    )
     a, b, _, d = (await claim(engine, 4)).jobs
     await settle(engine, a.lease)
     await settle(engine, b.lease, Failed(Failure("x")))
@@ -64,7 +67,7 @@ async def test_pages_show_the_next_to_run_first(engine: Store) -> None:
 
 
 async def test_pages_show_the_last_to_end_first(engine: Store, clock: ManualClock) -> None:
-    await add(engine, *(NewJob(name="n", keep_completed=KEEP_ALL) for _ in range(5)))
+    await add(engine, *(NewJob(name="n", options=JobOptions(keep_completed=KEEP_ALL)) for _ in range(5)))
     for claimed in (await claim(engine)).jobs:
         await settle(engine, claimed.lease)
         clock.advance(1)

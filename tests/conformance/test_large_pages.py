@@ -1,7 +1,7 @@
 """Pages of jobs with large payloads: a reader is not handed hundreds of megabytes at once."""
 
 from tests.conformance.claims import add, claim, settle
-from toril.model import Failed, Failure, Keep, NewJob
+from toril.model import Failed, Failure, JobOptions, Keep, NewJob
 from toril.model.states import State
 from toril.store.engine import Store
 
@@ -36,7 +36,13 @@ async def test_a_page_of_large_jobs_is_short_and_a_walk_meets_each_once(engine: 
 
 
 async def test_a_page_of_large_dead_letters_is_short_and_a_walk_meets_each_once(engine: Store) -> None:
-    await add(engine, *(NewJob(name="n", data=LARGE, id=f"w{n}", keep_failed=Keep(0), attempts=1) for n in range(6)))
+    await add(
+        engine,
+        *(
+            NewJob(name="n", data=LARGE, id=f"w{n}", options=JobOptions(keep_failed=Keep(0)), attempts=1)
+            for n in range(6)
+        ),
+    )
     for job in (await claim(engine, 6)).jobs:
         await settle(engine, job.lease, Failed(Failure("no", "E")))
 

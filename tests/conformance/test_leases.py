@@ -17,6 +17,7 @@ from toril.model import (
     EventKind,
     Failed,
     Failure,
+    JobOptions,
     Lease,
     LogLine,
     NewJob,
@@ -124,7 +125,7 @@ async def test_a_former_owner_writes_nothing(engine: Store, clock: ManualClock, 
 
 @pytest.mark.covers("B40")
 async def test_logs_are_capped_and_keep_the_newest(engine: Store) -> None:
-    await add(engine, NewJob(name="n", keep_logs=3))
+    await add(engine, NewJob(name="n", options=JobOptions(keep_logs=3)))
     lease = (await claim_one(engine)).lease
 
     await engine.report("q", [LogLine(lease, f"line {i}") for i in range(10)])
@@ -247,7 +248,7 @@ async def test_a_job_that_stalled_is_given_out_alone(engine: Store) -> None:
 @pytest.mark.covers("R116", "R117", "F116", "S25", "P4", "Q4", "X21")
 @pytest.mark.parametrize("max_stalls", [0, 1, 3])
 async def test_a_job_that_stalls_too_often_fails(engine: Store, max_stalls: int) -> None:
-    await add(engine, NewJob(name="n", attempts=9, keep_failed=KEEP_ALL))
+    await add(engine, NewJob(name="n", attempts=9, options=JobOptions(keep_failed=KEEP_ALL)))
 
     runs = 0
     while taken := (await claim(engine, 1, alone=True, max_stalls=max_stalls)).jobs:
@@ -312,7 +313,7 @@ async def test_a_claim_for_suspects_only_brings_nothing_else(engine: Store) -> N
 
 
 async def test_a_job_that_someone_wants_stopped_does_not_return(engine: Store) -> None:
-    await add(engine, NewJob(name="n", keep_failed=KEEP_ALL))
+    await add(engine, NewJob(name="n", options=JobOptions(keep_failed=KEEP_ALL)))
     claimed = await claim_one(engine)
     await engine.cancel("q", ["1"], reason="enough")
 

@@ -19,6 +19,7 @@ from toril.model import (
     Failed,
     Failure,
     FlowNode,
+    JobOptions,
     JobRef,
     Keep,
     LogLine,
@@ -94,7 +95,7 @@ async def test_the_log_and_the_progress_stay_with_a_dead_letter(engine: Store) -
 
 
 async def test_the_log_of_a_dead_letter_is_bounded_and_comes_in_pages(engine: Store) -> None:
-    await add(engine, NewJob(name="n", id="a:b:c%", keep_logs=5))
+    await add(engine, NewJob(name="n", id="a:b:c%", options=JobOptions(keep_logs=5)))
     await talk(engine, *(f"line {n}" for n in range(8)))
 
     first = await engine.logs("q", "a:b:c%", where="dead_letters", limit=3)
@@ -126,7 +127,7 @@ async def test_the_error_of_every_attempt_stays_with_a_dead_letter(engine: Store
 
 
 async def test_a_failed_job_that_is_kept_has_the_error_of_every_attempt_too(engine: Store) -> None:
-    await add(engine, NewJob(name="n", attempts=3, keep_failed=KEEP_ALL))
+    await add(engine, NewJob(name="n", attempts=3, options=JobOptions(keep_failed=KEEP_ALL)))
     await talk(engine, attempts=3)
 
     found = await engine.errors("q", "1")
@@ -168,7 +169,7 @@ async def test_a_job_that_is_lost_after_some_attempts_tells_of_all(engine: Store
 
 
 async def test_who_was_cancelled_between_attempts_has_the_errors_of_those(engine: Store) -> None:
-    await add(engine, NewJob(name="n", attempts=5, keep_failed=KEEP_ALL))
+    await add(engine, NewJob(name="n", attempts=5, options=JobOptions(keep_failed=KEEP_ALL)))
     await settle(engine, (await claim_one(engine)).lease, Retried(tried(1), 1_000))
     await engine.cancel("q", ["1"], reason="enough")
 
@@ -193,7 +194,7 @@ async def test_a_dead_parent_knows_its_children_and_a_dead_child_its_parent(engi
 
 
 async def test_a_replayed_job_goes_on_with_its_log_and_begins_its_attempts_anew(engine: Store) -> None:
-    await add(engine, NewJob(name="n", attempts=2, keep_logs=3))
+    await add(engine, NewJob(name="n", attempts=2, options=JobOptions(keep_logs=3)))
     await talk(engine, "before", attempts=2, progress="50")
 
     await engine.dead_letters.replay("q", [Replay("q/1")])

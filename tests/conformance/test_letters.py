@@ -1,14 +1,16 @@
 """Dead letters: written by the step that ends a job, kept until someone acts, and moved back whole."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.conformance.claims import add, claim, claim_one, job, settle
+from tests.conformance.claims import EVERY_OPTION, add, claim, claim_one, job, settle
 from tests.conformance.dumps import unchanged
 from toril import InvalidOption
 from toril.model import (
     KEEP_ALL,
+    REMOVE,
     Backoff,
     Call,
     Cancelled,
@@ -19,6 +21,7 @@ from toril.model import (
     DeadLetterRow,
     Failed,
     Failure,
+    JobOptions,
     Keep,
     NewJob,
     Refused,
@@ -48,12 +51,15 @@ async def failed(engine: Store, *jobs: NewJob, queue: str = "q") -> list[DeadLet
 async def test_a_job_that_fails_for_good_becomes_a_letter_with_all_that_is_known_of_it(
     engine: Store, clock: ManualClock
 ) -> None:
-    backoff = Backoff(kind="exponential", delay=100, cap=900, jitter=0.5, strategy="mine")
     new = NewJob(
-        name="greet", data='{"user": 7}', id="own", attempts=2, priority=3, backoff=backoff, timeout=5_000,
-        result_ttl=1_000, keep_completed=Keep(5), keep_logs=7, breaker="api.example.com", subject="ä co",
+        name="greet",
+        data='{"user": 7}',
+        id="own",
+        attempts=2,
+        priority=3,
+        options=replace(EVERY_OPTION, keep_failed=REMOVE),
         metadata='{"a": 1}',
-    )  # fmt: skip
+    )
     await add(engine, new)
     added_at = clock.now()
     clock.advance(10)
@@ -70,8 +76,7 @@ async def test_a_job_that_fails_for_good_becomes_a_letter_with_all_that_is_known
     assert letter == DeadLetterRow(
         id="q/own", queue="q", job_id="own", name="greet", data='{"user": 7}', cause=Cause.FAILED, failure=WHY,
         failed_at=added_at + 30, max_attempts=2, attempts_made=2, stalls=0, stall_cause=None, worker="w2",
-        added_at=added_at, started_at=added_at + 20, priority=3, backoff=backoff, timeout=5_000,
-        keep_completed=Keep(5), keep_logs=7, result_ttl=1_000, breaker="api.example.com", subject="ä co",
+        added_at=added_at, started_at=added_at + 20, priority=3, options=new.options,
         metadata='{"a": 1}',
         checkpoint="5",
     )  # fmt: skip
@@ -93,7 +98,12 @@ async def test_a_job_that_stalled_too_often_is_one_and_tells_the_cause(engine: S
 
 
 async def test_who_was_cancelled_came_too_late_or_is_kept_is_none(engine: Store, clock: ManualClock) -> None:
-    await add(engine, NewJob(name="running"), NewJob(name="kept", keep_failed=KEEP_ALL), NewJob(name="fine"))
+    await add(
+        engine,
+        NewJob(name="running"),
+        NewJob(name="kept", options=JobOptions(keep_failed=KEEP_ALL)),
+        NewJob(name="fine"),
+    )
     for outcome in (Cancelled("enough"), Failed(WHY), Completed()):
         await settle(engine, (await claim_one(engine)).lease, outcome)
     await add(engine, NewJob(name="waiting"), NewJob(name="late", expires=5))
@@ -159,7 +169,15 @@ async def test_odd_cursors_orders_and_limits_are_refused(engine: Store, cursor: 
 async def test_a_replayed_job_is_back_under_its_own_name_and_id_with_nothing_tried(
     engine: Store, clock: ManualClock
 ) -> None:
-    new = NewJob(name="greet", data='{"user": 7}', id="own", attempts=2, priority=3, metadata='{"a": 1}')
+    new = NewJob(
+        name="greet",
+        data='{"user": 7}',
+        id="own",
+        attempts=2,
+        priority=3,
+        metadata='{"a": 1}',
+        options=replace(EVERY_OPTION, keep_failed=REMOVE),
+    )
     (letter,) = await failed(engine, new)
     clock.advance(1_000)
 
@@ -168,6 +186,7 @@ async def test_a_replayed_job_is_back_under_its_own_name_and_id_with_nothing_tri
     found = await job(engine, "own")
     assert (found.name, found.data, found.priority, found.metadata) == ("greet", '{"user": 7}', 3, '{"a": 1}')
     assert (found.state, found.max_attempts, found.attempts_made, found.stalls) == (State.PRIORITIZED, 2, 0, 0)
+    assert found.options == new.options
     assert (found.failure, found.finished_at, found.started_at) == (None, None, None)
     assert await engine.dead_letters.count() == 0
     again = await claim_one(engine)
@@ -178,13 +197,15 @@ async def test_a_replayed_job_is_back_under_its_own_name_and_id_with_nothing_tri
 
 @pytest.mark.covers("R078", "R082")
 async def test_a_replay_may_bring_another_payload_attempts_and_backoff(engine: Store) -> None:
-    (letter,) = await failed(engine, NewJob(name="n", data="1", timeout=500, backoff=Backoff(kind="fixed", delay=1)))
+    (letter,) = await failed(
+        engine, NewJob(name="n", data="1", options=JobOptions(timeout=500, backoff=Backoff(kind="fixed", delay=1)))
+    )
     slower = Backoff(kind="exponential", delay=5_000)
 
     await engine.dead_letters.replay("q", [Replay(letter.id, data="2", attempts=5, backoff=slower)])
 
     found = await job(engine, "1")
-    assert (found.data, found.max_attempts, found.backoff, found.timeout) == ("2", 5, slower, 500)
+    assert (found.data, found.max_attempts, found.options.backoff, found.options.timeout) == ("2", 5, slower, 500)
 
 
 async def test_a_checkpoint_outlives_death_and_replay(engine: Store) -> None:

@@ -28,6 +28,7 @@ from toril.model import (
     Completed,
     Failed,
     Failure,
+    JobOptions,
     Keep,
     Lease,
     Limits,
@@ -64,8 +65,7 @@ JOBS = st.builds(
     lifo=st.booleans(),
     attempts=st.integers(1, 4),
     expires=st.sampled_from([None, None, None, 100]),
-    keep_completed=KEEPS,
-    keep_failed=KEEPS,
+    options=st.builds(JobOptions, keep_completed=KEEPS, keep_failed=KEEPS),
 )
 OUTCOMES: st.SearchStrategy[Outcome] = st.sampled_from(
     [
@@ -327,7 +327,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 6), lease=st.sampled_from([10, 1000]))
     def work_comes_and_is_taken(self, count: int, lease: int) -> None:
         """So that a run is not mostly about empty queues."""
-        self.add([NewJob(name="n", attempts=3, keep_failed=KEEP_ALL)] * count, again=False)
+        self.add([NewJob(name="n", attempts=3, options=JobOptions(keep_failed=KEEP_ALL))] * count, again=False)
         self.claim(count, lease, alone=False, max_stalls=1, precedence=Precedence.PLAIN_FIRST, again=False)
 
     @invariant()

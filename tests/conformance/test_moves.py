@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.conformance.claims import add, claim, claim_one, ids, job, settle
+from tests.conformance.claims import EVERY_OPTION, add, claim, claim_one, ids, job, new_job, settle
 from tests.conformance.plants import tell
 from toril import WrongState
 from toril.engines.redis import RedisEngine
@@ -15,7 +15,6 @@ from toril.engines.sqlite.url import parse
 from toril.model import (
     HEADROOM,
     KEEP_ALL,
-    Backoff,
     Cancelled,
     Checkpoint,
     ChildState,
@@ -28,6 +27,7 @@ from toril.model import (
     FlowNode,
     GroupLimits,
     ImportOutcome,
+    JobOptions,
     JobRef,
     JobRow,
     Keep,
@@ -120,18 +120,23 @@ async def sound(store: Store, *queues: str) -> None:
 
 
 FULL = NewJob(
-    name="greet", data='{"to": "é\\u0000"}', id="full", attempts=4, priority=3, keep_completed=Keep(5, 60.0),
-    backoff=Backoff(kind="exponential", delay=100, cap=900, jitter=0.5, strategy="mine", on=("a.B",)), timeout=5_000,
-    expires=3_600_000, keep_failed=Keep(7), keep_logs=7, result_ttl=1_000, metadata='{"a": 1}', breaker="api",
-    subject="ä co", trace="00-x",
-)  # fmt: skip
+    name="greet",
+    data='{"to": "é\\u0000"}',
+    id="full",
+    attempts=4,
+    priority=3,
+    options=EVERY_OPTION,
+    expires=3_600_000,
+    metadata='{"a": 1}',
+    trace="00-x",
+)
 
 
 async def test_jobs_of_every_state_arrive_as_they_were(ends: tuple[Store, Store], clock: ManualClock) -> None:
     source, target = ends
-    await add(source, NewJob(name="done", id="done", keep_completed=KEEP_ALL))
+    await add(source, NewJob(name="done", id="done", options=JobOptions(keep_completed=KEEP_ALL)))
     await settle(source, (await claim_one(source)).lease, Completed('{"r": 1}'))
-    await add(source, NewJob(name="bad", id="bad", keep_failed=Keep(9, 100.0)))
+    await add(source, NewJob(name="bad", id="bad", options=JobOptions(keep_failed=Keep(9, 100.0))))
     await settle(source, (await claim_one(source)).lease, Failed(WHY))
     await add(source, replace(FULL, id="again", priority=0))
     started = await claim_one(source)
@@ -370,7 +375,7 @@ async def test_a_key_goes_with_its_owner(ends: tuple[Store, Store], clock: Manua
 def node(name: str, queue: str, under: str | None = None, **options: object) -> FlowNode:
     ref = None if under is None else JobRef("p", under)
     policy = OnFailure(str(options.pop("on_failure", "fail")))
-    new = NewJob(name=name, id=name, **options)  # type: ignore[arg-type]
+    new = new_job(name, id=name, **options)
     return FlowNode(queue=queue, job=new, parent=ref, waits=queue == "p", on_failure=policy)
 
 
@@ -432,9 +437,12 @@ async def test_a_letter_that_is_waited_for_leaves_with_who_waits(ends: tuple[Sto
     assert (await claim_one(target, queue="p")).lease.id == "top"
 
 
+LETTER = replace(FULL.options, keep_failed=Keep(0))
+
+
 async def test_dead_letters_arrive_whole_and_can_be_replayed(ends: tuple[Store, Store], clock: ManualClock) -> None:
     source, target = ends
-    await add(source, replace(FULL, attempts=1, expires=None, keep_failed=Keep(0), trace=None), NewJob(name="two"))
+    await add(source, replace(FULL, attempts=1, expires=None, trace=None, options=LETTER), NewJob(name="two"))
     await add(source, NewJob(name="grouped", data="no json {", group="g"))
     for each in (await claim(source)).jobs:
         await settle(source, each.lease, Failed(WHY))
@@ -589,7 +597,7 @@ async def figures(store: Store) -> tuple[object, ...]:
 async def test_records_figures_and_results_are_added_up(ends: tuple[Store, Store], clock: ManualClock) -> None:
     source, target = ends
     for n in range(6):
-        await add(source, NewJob(name=f"n{n}", id=f"j{n}", result_ttl=10 * MINUTE))
+        await add(source, NewJob(name=f"n{n}", id=f"j{n}", options=JobOptions(result_ttl=10 * MINUTE)))
         clock.advance(MINUTE // 2 + 100 * n)
         taken = await claim_one(source)
         clock.advance(50 * n)
@@ -621,12 +629,12 @@ async def test_records_figures_and_results_are_added_up(ends: tuple[Store, Store
 
 async def every_end(store: Store, clock: ManualClock) -> None:
     """One job for each way in which a job may end, of queue `q`; the records have some of their values only."""
-    await add(store, NewJob(name="done", id="done", subject="acme"), NewJob(name="bad", id="bad"))
+    await add(store, NewJob(name="done", id="done", options=JobOptions(subject="acme")), NewJob(name="bad", id="bad"))
     good, bad = (await claim(store)).jobs
     await settle(store, good.lease, Completed('"r"'))
     await settle(store, bad.lease, Failed(WHY))
     clock.advance(1)
-    await add(store, NewJob(name="asked", id="asked", subject="acme"))
+    await add(store, NewJob(name="asked", id="asked", options=JobOptions(subject="acme")))
     await settle(store, (await claim_one(store)).lease, Cancelled("asked to stop"))
     await add(store, NewJob(name="late", id="late", expires=10))
     clock.advance(20)
@@ -638,7 +646,11 @@ async def every_end(store: Store, clock: ManualClock) -> None:
     await claim(store, lease=10, alone=True)
     clock.advance(20)
     await store.recover("q", cause="signal 9")
-    await add(store, NewJob(name="unstarted", id="unstarted", delay=5000), NewJob(name="gone", id="gone", subject="x"))
+    await add(
+        store,
+        NewJob(name="unstarted", id="unstarted", delay=5000),
+        NewJob(name="gone", id="gone", options=JobOptions(subject="x")),
+    )
     await store.cancel("q", ["unstarted", "gone"], reason="not wanted")
     clock.advance(1)
     top = FlowNode(queue="q", job=NewJob(name="top", id="top"), parent=None, waits=True)

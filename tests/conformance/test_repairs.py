@@ -30,6 +30,7 @@ from toril.model import (
     FaultKind,
     Finding,
     FlowNode,
+    JobOptions,
     Keep,
     Limits,
     NewJob,
@@ -424,10 +425,10 @@ async def test_what_takes_a_decision_is_left_to_people_by_a_healer(engine: Store
 
 
 async def test_a_store_after_a_mixed_load_has_no_fault(engine: Store, clock: ManualClock) -> None:
-    keep: Any = {"keep_completed": Keep(), "keep_failed": Keep()}
+    keep = JobOptions(keep_completed=Keep(), keep_failed=Keep())
     for number in range(3):
-        await add(engine, *(NewJob(name="n", **keep) for _ in range(20)))
-        await add(engine, *(NewJob(name="p", priority=1 + each % 3, **keep) for each in range(10)))
+        await add(engine, *(NewJob(name="n", options=keep) for _ in range(20)))
+        await add(engine, *(NewJob(name="p", priority=1 + each % 3, options=keep) for each in range(10)))
         await add(engine, *(NewJob(name="d", delay=each * 100) for each in range(20)))
         await add(
             engine, NewJob(name="u", id=f"mine-{number}", dedup=Dedup(f"key-{number}")), NewJob(name="x", expires=50)

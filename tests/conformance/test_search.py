@@ -4,9 +4,9 @@ from typing import Any, cast
 
 import pytest
 
-from tests.conformance.claims import add, claim, settle
+from tests.conformance.claims import add, claim, new_job, settle
 from toril import App, InvalidOption, JobFilter
-from toril.model import Completed, Failed, Failure, Keep, NewJob, moment
+from toril.model import Completed, Failed, Failure, JobOptions, Keep, NewJob, moment
 from toril.operate.search import scan_pages
 from toril.queue import Queue
 from toril.store.engine import Store
@@ -23,7 +23,10 @@ def queue_on(engine: Store, clock: ManualClock) -> Queue:
 
 async def fail(engine: Store, count: int, **options: Any) -> None:
     """Jobs that fail and are kept, numbered in their payload."""
-    await add(engine, *(NewJob(name="n", data=f'{{"n": {n}}}', keep_failed=KEPT, **options) for n in range(count)))
+    await add(
+        engine,
+        *(new_job(data=f'{{"n": {n}}}', keep_failed=KEPT, **options) for n in range(count)),
+    )
     for n, job in enumerate((await claim(engine, count)).jobs):
         await settle(engine, job.lease, Failed(Failure(f"no user {10_000 + n}" if n % 3 else "timed out", "E")))
 
@@ -73,7 +76,7 @@ async def test_runs_are_found_by_name_error_and_payload_and_walked_while_jobs_en
 
 async def test_jobs_and_runs_are_found_by_the_worker_that_ran_them_last(engine: Store, clock: ManualClock) -> None:
     queue = queue_on(engine, clock)
-    await add(engine, *(NewJob(name="n", data=str(n), keep_completed=KEPT) for n in range(6)))
+    await add(engine, *(NewJob(name="n", data=str(n), options=JobOptions(keep_completed=KEPT)) for n in range(6)))
     first = (await claim(engine, 2, worker="one")).jobs
     second = (await claim(engine, 2, worker="two")).jobs
     await settle(engine, first[0].lease, Completed("null"))
@@ -95,7 +98,8 @@ async def test_jobs_are_found_by_their_group_and_subject(engine: Store, clock: M
     queue = queue_on(engine, clock)
     await add(
         engine, NewJob(name="a", group="org:nordwind"), NewJob(name="b", group="org:nord"),
-        NewJob(name="c", subject="app:7", keep_failed=KEPT), NewJob(name="d", data='"org:nordwind"'),
+        NewJob(name="c", options=JobOptions(subject="app:7", keep_failed=KEPT)),
+        NewJob(name="d", data='"org:nordwind"'),
     )  # fmt: skip
 
     async def found(**where: Any) -> list[str]:

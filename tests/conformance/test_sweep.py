@@ -15,6 +15,7 @@ from toril.model import (
     EventKind,
     Failed,
     Failure,
+    JobOptions,
     Keep,
     LogLine,
     NewJob,
@@ -30,7 +31,9 @@ from toril.testing import ManualClock
 
 async def run(engine: Store, count: int, *, keep: Keep = KEEP_ALL, fail: bool = False) -> None:
     """Add, claim and finish this many jobs, in batches."""
-    await add(engine, *(NewJob(name="n", keep_completed=keep, keep_failed=keep) for _ in range(count)))
+    await add(
+        engine, *(NewJob(name="n", options=JobOptions(keep_completed=keep, keep_failed=keep)) for _ in range(count))
+    )
     outcome = Failed(Failure("x")) if fail else Completed()
     while taken := (await claim(engine, 100)).jobs:
         batch = [Settlement(each.lease, outcome) for each in taken]
@@ -264,7 +267,7 @@ async def test_what_a_store_holds_does_not_grow_with_the_jobs_that_went_through(
 
 
 async def test_a_kept_result_goes_when_its_time_is_up(engine: Store, clock: ManualClock) -> None:
-    await add(engine, NewJob(name="n", result_ttl=1000))
+    await add(engine, NewJob(name="n", options=JobOptions(result_ttl=1000)))
     await settle(engine, (await claim_one(engine)).lease, Completed('"' + "x" * 5000 + '"'))
     clock.advance(1000)
 

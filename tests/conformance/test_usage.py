@@ -1,14 +1,16 @@
 """Inspector.usage: about how many bytes a queue takes in its store."""
 
+from typing import Any
+
 import pytest
 
-from tests.conformance.claims import add, claim, settle
+from tests.conformance.claims import add, claim, new_job, settle
 from toril.model import KEEP_ALL, USAGE_SAMPLE, LogLine, NewJob, Usage
 from toril.store.engine import Store
 
 
-def job(size: int, **options: object) -> NewJob:
-    return NewJob(name="n", data='"' + "x" * size + '"', **options)  # type: ignore[arg-type]
+def job(size: int, **options: Any) -> NewJob:
+    return new_job(data='"' + "x" * size + '"', **options)
 
 
 async def test_a_queue_that_nobody_used_takes_nothing(engine: Store) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.claims import new_job
 from tests.conformance.dumps import dump
 from tests.servers import running
 from toril.engines.redis import RedisEngine, connect
@@ -61,7 +62,7 @@ def some_job(chance: random.Random) -> NewJob:
         {"group": "g"},
     ]  # fmt: skip
     plain: list[dict[str, Any]] = [{}] * 12
-    return NewJob(name="n", data='{"x": 1}', attempts=2, **chance.choice(plain + odd))
+    return new_job(data='{"x": 1}', attempts=2, **chance.choice(plain + odd))
 
 
 def some_outcome(chance: random.Random) -> Outcome:

@@ -15,6 +15,7 @@ from toril.model import (
     Failure,
     Gone,
     Heartbeat,
+    JobOptions,
     NewJob,
     Outcome,
     Pause,
@@ -205,7 +206,7 @@ async def test_closing_ends_the_wait_for_a_result_and_says_so(engine: Store) -> 
 
 @pytest.mark.covers("X01", "R029")
 async def test_a_result_is_awaited(engine: Store) -> None:
-    await add(engine, NewJob(name="n", result_ttl=LONG))
+    await add(engine, NewJob(name="n", options=JobOptions(result_ttl=LONG)))
     claimed = await claim_one(engine)
     waiters = [asyncio.create_task(engine.finished("q", ["1"], timeout=LONG)) for _ in range(3)]
     await asyncio.sleep(0)
@@ -228,7 +229,7 @@ async def test_nothing_returned_is_a_result_too(engine: Store) -> None:
 
 
 async def test_a_new_job_of_the_same_id_is_not_answered_with_the_last_ones_result(engine: Store) -> None:
-    await add(engine, NewJob(name="n", id="same", result_ttl=LONG))
+    await add(engine, NewJob(name="n", id="same", options=JobOptions(result_ttl=LONG)))
     await settle(engine, (await claim_one(engine)).lease, Completed("1"))
     await add(engine, NewJob(name="n", id="same"))
     await settle(engine, (await claim_one(engine)).lease, Completed("2"))
@@ -261,7 +262,7 @@ async def test_who_waits_for_a_job_that_is_removed_is_told_at_once(engine: Store
 
 async def test_a_result_that_was_heard_is_not_lost_while_others_are_awaited(engine: Store, clock: ManualClock) -> None:
     large = '"' + "x" * 2000 + '"'
-    await add(engine, NewJob(name="n", id="a", result_ttl=1000), NewJob(name="n", id="b"))
+    await add(engine, NewJob(name="n", id="a", options=JobOptions(result_ttl=1000)), NewJob(name="n", id="b"))
     a, b = (await claim(engine)).jobs
     waiter = asyncio.create_task(engine.finished("q", ["a", "b", "a"], timeout=LONG))
     second = asyncio.create_task(engine.finished("q", ["a"], timeout=LONG))  # is answered after the first
@@ -289,8 +290,8 @@ async def test_what_has_not_ended_is_pending(engine: Store) -> None:
 @pytest.mark.covers("S24")
 @pytest.mark.parametrize("kept", [True, False])
 async def test_every_ending_is_told_whether_the_job_was_kept_or_not(engine: Store, kept: bool) -> None:
-    keep = {"keep_completed": KEEP_ALL, "keep_failed": KEEP_ALL} if kept else {}
-    await add(engine, *(NewJob(name="n", id=i, **keep) for i in ("c", "f", "x")))  # type: ignore[arg-type]
+    keep = JobOptions(keep_completed=KEEP_ALL, keep_failed=KEEP_ALL) if kept else JobOptions()
+    await add(engine, *(NewJob(name="n", id=i, options=keep) for i in ("c", "f", "x")))
     endings: tuple[Outcome, ...] = (Completed("1"), Failed(Failure("boom")), Cancelled("stop"))
     for claimed, outcome in zip((await claim(engine)).jobs, endings, strict=True):
         await settle(engine, claimed.lease, outcome)
@@ -315,7 +316,11 @@ async def test_a_large_result_that_was_not_kept_is_gone(engine: Store) -> None:
 
 async def test_a_large_result_is_kept_whole_under_its_own_time(engine: Store) -> None:
     large = '"' + "x" * 2000 + '"'
-    await add(engine, NewJob(name="n", id="a", result_ttl=1000), NewJob(name="n", id="b", result_ttl=2000))
+    await add(
+        engine,
+        NewJob(name="n", id="a", options=JobOptions(result_ttl=1000)),
+        NewJob(name="n", id="b", options=JobOptions(result_ttl=2000)),
+    )
     for claimed in (await claim(engine)).jobs:
         await settle(engine, claimed.lease, Completed(large))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import servers
-from toril.model import Claim, Dedup, Failed, Failure, Keep, NewJob, Schedule, Settlement
+from toril.model import Claim, Dedup, Failed, Failure, JobOptions, Keep, NewJob, Schedule, Settlement
 from toril.store.engine import Store, connect
 
 PAGE = (Path(__file__).parents[2] / "docs" / "layout.md").read_text("utf-8")
@@ -27,7 +27,7 @@ async def store() -> AsyncIterator[Store]:
     store = connect(server.url)
     await store.open()
     wanted = Claim(want=1, token="token", lease=30_000, worker="w1")
-    await store.add("emails", [NewJob(name="bad", keep_failed=Keep())])
+    await store.add("emails", [NewJob(name="bad", options=JobOptions(keep_failed=Keep()))])
     (failed,) = (await store.exchange("emails", [], wanted)).jobs
     await store.exchange(
         "emails", [Settlement(failed.lease, Failed(Failure("no")))], Claim(want=0, token="t", lease=1, worker="w1")

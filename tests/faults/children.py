@@ -17,7 +17,7 @@ from toril.engines.sqlite import SqliteEngine, connect
 from toril.engines.sqlite.database import SqliteDatabase
 from toril.engines.sqlite.url import parse
 from toril.errors import EngineUnavailable, TorilError
-from toril.model import KEEP_ALL, Claim, Completed, NewJob, Settlement, Verdict
+from toril.model import KEEP_ALL, Claim, Completed, JobOptions, NewJob, Settlement, Verdict
 from toril.model.states import State
 from toril.runtime.clock import SYSTEM
 
@@ -78,7 +78,7 @@ async def fill(path: str, jobs: int, log: str = os.devnull) -> None:
     """A file with many jobs in it. With a ledger, stay until killed, so that the log is left beside the file."""
     engine, ledger = await opened(path), Ledger(log)
     for start in range(0, jobs, 500):
-        await engine.add("q", [NewJob(name="n", keep_completed=KEEP_ALL)] * min(500, jobs - start))
+        await engine.add("q", [NewJob(name="n", options=JobOptions(keep_completed=KEEP_ALL))] * min(500, jobs - start))
     if log != os.devnull:
         ledger.note("filled", [path])
         await asyncio.Event().wait()

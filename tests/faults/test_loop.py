@@ -15,7 +15,7 @@ from tests.faults.doubles import replace_disk
 from tests.faults.ledger import stored_ids, unsound
 from toril.engines.sqlite import SqliteEngine, connect
 from toril.errors import Closed
-from toril.model import KEEP_ALL, Claim, Completed, NewJob, Settlement
+from toril.model import KEEP_ALL, Claim, Completed, JobOptions, NewJob, Settlement
 
 
 @pytest.mark.covers("F108")
@@ -113,7 +113,9 @@ async def test_a_call_that_is_cancelled_at_any_moment_leaves_the_store_sound(dat
 
     async def add(number: int) -> None:
         ids = [f"{number}-{i}" for i in range(5)]
-        await engine.add("q", [NewJob(name="n", id=identity, keep_completed=KEEP_ALL) for identity in ids])
+        await engine.add(
+            "q", [NewJob(name="n", id=identity, options=JobOptions(keep_completed=KEEP_ALL)) for identity in ids]
+        )
         answered.update(ids)
 
     async def work(number: int) -> None:

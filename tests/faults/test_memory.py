@@ -4,7 +4,7 @@ import pytest
 
 from tests.conformance.claims import claim, settle
 from toril.engines.sqlite import connect
-from toril.model import KEEP_ALL, NewJob
+from toril.model import KEEP_ALL, JobOptions, NewJob
 
 
 @pytest.mark.covers("F109")
@@ -28,7 +28,7 @@ async def test_closing_it_with_unfinished_jobs_warns_of_their_number() -> None:
 async def test_closing_it_with_finished_jobs_does_not_warn(recwarn: pytest.WarningsRecorder) -> None:
     engine = connect("memory://")
     await engine.open()
-    await engine.add("q", [NewJob(name="n", keep_completed=KEEP_ALL)])
+    await engine.add("q", [NewJob(name="n", options=JobOptions(keep_completed=KEEP_ALL))])
     await settle(engine, (await claim(engine)).jobs[0].lease)
 
     await engine.close()

@@ -12,7 +12,19 @@ from tests.faults.proxy import proxied
 from tests.servers import RedisServer
 from toril import App, JobContext
 from toril.engines.redis import RedisEngine, connect
-from toril.model import KEEP_ALL, Call, Claim, Completed, LogLine, NewJob, Pause, Resume, RunStatus, Settlement
+from toril.model import (
+    KEEP_ALL,
+    Call,
+    Claim,
+    Completed,
+    JobOptions,
+    LogLine,
+    NewJob,
+    Pause,
+    Resume,
+    RunStatus,
+    Settlement,
+)
 from toril.model.states import State
 from toril.runtime.calls import Caller
 from toril.runtime.clock import SYSTEM
@@ -148,7 +160,11 @@ async def life(engine: Store, caller: Caller) -> list[object]:
     async def send(make: Callable[[Call], Awaitable[object]]) -> None:
         told.append(await caller.send(make))
 
-    await send(lambda call: engine.add("q", [NewJob(name="n", keep_completed=KEEP_ALL) for _ in range(3)], call=call))
+    await send(
+        lambda call: engine.add(
+            "q", [NewJob(name="n", options=JobOptions(keep_completed=KEEP_ALL)) for _ in range(3)], call=call
+        )
+    )
     await send(lambda call: engine.add("q", [NewJob(name="x", id="x"), NewJob(name="d", delay=90_000)], call=call))
     held = await exchange([], 2)
     await send(lambda call: engine.report("q", [LogLine(held[0].lease, "line")], call=call))

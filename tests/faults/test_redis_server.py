@@ -13,7 +13,7 @@ from toril import App, Dedup, JobContext, PermanentError, RateLimit
 from toril.engines.redis import RedisEngine, connect
 from toril.engines.redis.layout import KEYS
 from toril.errors import EngineFull, EngineUnavailable, EngineUnusable
-from toril.model import KEEP_ALL, Claim, Completed, Failed, Failure, NewJob, Settlement, Verdict
+from toril.model import KEEP_ALL, Claim, Completed, Failed, Failure, JobOptions, NewJob, Settlement, Verdict
 
 
 @pytest.fixture
@@ -152,7 +152,9 @@ WRITTEN = [
 @pytest.mark.covers("F66")
 @pytest.mark.parametrize("name", WRITTEN)
 async def test_a_key_of_the_wrong_type_changes_nothing(server: RedisServer, engine: RedisEngine, name: str) -> None:
-    await add(engine, *(NewJob(name="n", keep_completed=KEEP_ALL, keep_failed=KEEP_ALL) for _ in range(3)))
+    await add(
+        engine, *(NewJob(name="n", options=JobOptions(keep_completed=KEEP_ALL, keep_failed=KEEP_ALL)) for _ in range(3))
+    )
     await add(engine, NewJob(name="d", delay=50_000), NewJob(name="p", priority=1))
     good, bad = (await claim(engine, 2)).jobs
     batch = [Settlement(good.lease, Completed("1")), Settlement(bad.lease, Failed(Failure("x")))]
@@ -173,7 +175,7 @@ async def test_a_key_of_the_wrong_type_changes_nothing(server: RedisServer, engi
     "data", ["[]", '{"a":{},"b":[]}', "12345678901234567890", '"a/b\\u2028"', "[" * 1500 + "]" * 1500]
 )
 async def test_no_script_rewrites_what_users_wrote(server: RedisServer, engine: RedisEngine, data: str) -> None:
-    await add(engine, NewJob(name="n", data=data, keep_completed=KEEP_ALL))
+    await add(engine, NewJob(name="n", data=data, options=JobOptions(keep_completed=KEEP_ALL)))
     held = await claim_one(engine)
 
     await settle(engine, held.lease, Completed(data))

@@ -17,7 +17,7 @@ import pytest
 
 from tests.fundamentals.apps import ADDS, drained, unchanged
 from toril import App, JobContext, NotSerializable, PayloadTooLarge, Queue, UsageError
-from toril.model import KEEP_ALL, Claim, NewJob
+from toril.model import KEEP_ALL, Claim, JobOptions, NewJob
 
 MiB = 1024 * 1024
 
@@ -241,7 +241,10 @@ async def test_a_stored_payload_that_is_no_json_fails_once(app: App, typed: bool
         ran.append(ctx.data)
 
     queue = app.queue("q", {"work": listed if typed else untyped}, keep_failed=10)
-    rubbish = [NewJob(name="work", data=data, attempts=5, keep_failed=KEEP_ALL) for data in RUBBISH.values()]
+    rubbish = [
+        NewJob(name="work", data=data, attempts=5, options=JobOptions(keep_failed=KEEP_ALL))
+        for data in RUBBISH.values()
+    ]
     await app.store.add("q", rubbish)
     await queue.add("work", [1])
     await drained(app)
@@ -275,7 +278,9 @@ async def test_a_stored_payload_too_large_to_read_fails_once(app: App) -> None:
     async def work(ctx: JobContext[Any]) -> None: ...
 
     queue = app.queue("q", [work], keep_failed=10)
-    await app.store.add("q", [NewJob(name="work", data='"' + "x" * MiB + '"', attempts=5, keep_failed=KEEP_ALL)])
+    await app.store.add(
+        "q", [NewJob(name="work", data='"' + "x" * MiB + '"', attempts=5, options=JobOptions(keep_failed=KEEP_ALL))]
+    )
     await drained(app)
 
     (failed,) = await queue.jobs("failed")

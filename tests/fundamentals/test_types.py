@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from tests.fundamentals.apps import ADDS, drained, unchanged
 from toril import App, InvalidPayload, JobContext, NotSerializable, SyncJobContext, handler
-from toril.model import KEEP_ALL, NewJob
+from toril.model import KEEP_ALL, JobOptions, NewJob
 
 
 class Address(BaseModel):
@@ -165,7 +165,7 @@ async def test_a_payload_that_others_stored_wrongly_fails_once_and_is_never_run(
     app: App, name: str, text: str, says: str
 ) -> None:
     queue = app.queue("q", HANDLERS)
-    await app.store.add("q", [NewJob(name=name, data=text, attempts=5, keep_failed=KEEP_ALL)])
+    await app.store.add("q", [NewJob(name=name, data=text, attempts=5, options=JobOptions(keep_failed=KEEP_ALL))])
     await drained(app)
 
     (job,) = await queue.jobs("failed")

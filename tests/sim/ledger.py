@@ -177,7 +177,8 @@ class Ledger:
             self.journal.violated("I2", f"{script.nonce} was stored twice, as {job_id} too")
         if self.find(job_id) is not None:
             self.journal.violated("I1", f"id {job_id} was given to a second job")
-        keeps = {State.COMPLETED: job.keep_completed.count != 0, State.FAILED: job.keep_failed.count != 0}
+        options = job.options
+        keeps = {State.COMPLETED: options.keep_completed.count != 0, State.FAILED: options.keep_failed.count != 0}
         entry = Entry(
             id=job_id, data=job.data, script=script, attempts=job.attempts, priority=job.priority, keeps=keeps,
             group=job.group, order=len(self.entries), late=job.delay > 0 or job.due is not None,

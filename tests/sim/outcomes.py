@@ -71,7 +71,7 @@ def _last(run: "Run", entry: Entry) -> str | None:
 def _again(run: "Run", entry: Entry, failure: Failure, delay: int) -> str | None:
     if entry.made + 1 >= entry.attempts:
         return f"tried again after {entry.made + 1} of {entry.attempts} attempts"
-    backoff = run.job.backoff
+    backoff = run.job.options.backoff
     right = 0 if backoff is None else backoff.delay
     if backoff is not None and backoff.kind == "exponential":
         right *= 2**entry.made

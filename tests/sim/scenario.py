@@ -15,6 +15,7 @@ from toril.model import (
     Claimed,
     Exchange,
     Heartbeat,
+    JobOptions,
     LogLine,
     NewJob,
     Pause,
@@ -223,5 +224,10 @@ def _job(
     script = Script(nonce=nonce, kind=kind, ms=1, times=1)
     kept = KEEP_ALL if keep else REMOVE
     return NewJob(
-        name=script.name, data=script.data, delay=delay, id=job_id, attempts=2, keep_completed=kept, keep_failed=kept
+        name=script.name,
+        data=script.data,
+        delay=delay,
+        id=job_id,
+        attempts=2,
+        options=JobOptions(keep_completed=kept, keep_failed=kept),
     )

@@ -21,6 +21,7 @@ from toril.model import (
     DataUpdate,
     Failure,
     Heartbeat,
+    JobOptions,
     Keep,
     Lease,
     LogLine,
@@ -53,8 +54,8 @@ def claim(want: int = 1, lease: int = 30_000, worker: str = "w", **more: Any) ->
     return Claim(**{"want": want, "token": "t", "lease": lease, "worker": worker, **more})
 
 
-def new_job(name: str = "n", **options: Any) -> NewJob:
-    return NewJob(name=name, **options)
+def new_job(name: str = "n", **own: Any) -> NewJob:
+    return NewJob(name=name, **own)
 
 
 def backoff(kind: Any = "fixed", delay: int = 1000, **more: Any) -> Backoff:
@@ -89,11 +90,11 @@ NUMBERS: list[tuple[str, Make, str, int, int]] = [
     ("B45", backoff, "cap", 0, TEN_YEARS),
     ("B46", new_job, "priority", 0, 2_097_151),
     ("B46", set_priority, "priority", 0, 2_097_151),
-    ("B47", new_job, "timeout", 1, WEEK),
+    ("B47", JobOptions, "timeout", 1, WEEK),
     ("B47", new_job, "expires", 1, TEN_YEARS),
     ("B48", Keep, "count", 0, 2**53),
-    ("B48", new_job, "result_ttl", 1, TEN_YEARS),
-    ("B48", new_job, "keep_logs", 0, 1_000_000),
+    ("B48", JobOptions, "result_ttl", 1, TEN_YEARS),
+    ("B48", JobOptions, "keep_logs", 0, 1_000_000),
     ("B56", SetConcurrency, "limit", 1, 1_000_000),
     ("B56", SetMaxWaiting, "limit", 1, 2**53),
     ("B56", claim, "want", 0, 100),
@@ -154,7 +155,7 @@ def test_a_backoff_that_makes_no_sense_is_refused(wrong: dict[str, Any], rule: s
 @pytest.mark.parametrize("wrong", ["fixed", 5, {"kind": "fixed"}], ids=str)
 def test_a_jobs_backoff_is_a_backoff(wrong: Any) -> None:
     with pytest.raises(InvalidOption, match="a job's backoff must be a Backoff"):
-        new_job(backoff=wrong)
+        JobOptions(backoff=wrong)
 
 
 @pytest.mark.parametrize("jitter", [0, 0.5, 1])

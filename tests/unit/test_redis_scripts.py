@@ -12,7 +12,7 @@ from toril.engines.redis.layout import client_name, due_of, event_place, may_be_
 from toril.engines.redis.options import dump_options, load_options
 from toril.engines.redis.scripts import Assembler, BadScript, assembler, script
 from toril.errors import InvalidOption
-from toril.model import KEEP_ALL, REMOVE, Backoff, Keep, NewJob
+from toril.model import KEEP_ALL, REMOVE, Backoff, JobOptions, Keep, NewJob
 
 LUA = Path(layout.__file__).parent / "lua"
 SCRIPTS = sorted(path.stem for path in LUA.glob("*.lua"))
@@ -263,7 +263,14 @@ def test_a_due_time_is_read_from_its_score() -> None:
     [
         (NewJob(name="n"), '{"attempts":1,"removeOnComplete":true,"removeOnFail":-1}'),
         (
-            NewJob(name="n", id="x", delay=5, priority=2, lifo=True, keep_completed=KEEP_ALL, keep_failed=Keep(3, 60)),
+            NewJob(
+                name="n",
+                id="x",
+                delay=5,
+                priority=2,
+                lifo=True,
+                options=JobOptions(keep_completed=KEEP_ALL, keep_failed=Keep(3, 60)),
+            ),
             '{"jobId": "x", "delay": 5, "priority": 2, "lifo": true, "attempts":1,"removeOnComplete":false,'
             '"removeOnFail":{"age":60,"count":3}}',
         ),
@@ -275,12 +282,13 @@ def test_options_are_written_as_bullmq_reads_them(given: NewJob, written: str) -
 
 def test_options_come_back_as_they_were() -> None:
     backoff = Backoff(kind="exponential", delay=1000, cap=9000, jitter=0.5, strategy="ours")
-    given = NewJob(name="n", attempts=4, backoff=backoff, timeout=5, keep_completed=Keep(7), keep_logs=0, result_ttl=9)
+    options = JobOptions(
+        backoff=backoff, timeout=5, keep_completed=Keep(7), keep_logs=0, result_ttl=9, breaker="host", subject="acme"
+    )
 
-    found = load_options(dump_options(given))
+    found = load_options(dump_options(NewJob(name="n", attempts=4, options=options)))
 
-    for name in ("attempts", "backoff", "timeout", "keep_completed", "keep_failed", "keep_logs", "result_ttl"):
-        assert getattr(found, name) == getattr(given, name), name
+    assert (found.attempts, found.options) == (4, options)
 
 
 @pytest.mark.parametrize(
@@ -300,7 +308,7 @@ def test_options_that_others_wrote_are_read_as_far_as_they_make_sense(
 ) -> None:
     found = load_options(text)
 
-    assert (found.attempts, found.keep_completed) == (attempts, completed)
+    assert (found.attempts, found.options.keep_completed) == (attempts, completed)
 
 
 @pytest.mark.covers("B61")

@@ -19,7 +19,7 @@ from toril import (
     TransientError,
     Undecodable,
 )
-from toril.model import Backoff, Claimed, Failed, Failure, Lease, Outcome, Retried
+from toril.model import Backoff, Claimed, Failed, Failure, JobOptions, Lease, Outcome, Retried
 from toril.policy.retry import (
     ErrorTable,
     Nature,
@@ -40,7 +40,8 @@ def delays(backoff: Waiting, attempts: int) -> list[float]:
 
 def claimed(*, attempts: int = 5, made: int = 0, delay: int = 0, backoff: Backoff | None = None) -> Claimed:
     wire = Exponential(1).wire() if backoff is None else backoff
-    return Claimed(Lease("q", "1", "t"), "n", "{}", 1, 1, attempts, made, 0, 0, delay, 0, None, wire, None, None)
+    options = JobOptions(backoff=wire)
+    return Claimed(Lease("q", "1", "t"), "n", "{}", 1, 1, attempts, made, 0, 0, delay, 0, None, None, options)
 
 
 def judged(error: BaseException, job: Claimed | None = None, table: ErrorTable = ErrorTable()) -> Outcome:

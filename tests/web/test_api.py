@@ -11,7 +11,7 @@ import pytest
 from tests.declared import declared
 from tests.web.conftest import TOKEN, Served, served
 from toril import App, Fixed, Flow, JobContext, PermanentError, Retry
-from toril.model import Backoff, HandlerDeclaration, Heartbeat, Keep, RateLimit
+from toril.model import Backoff, HandlerDeclaration, Heartbeat, JobOptions, Keep, RateLimit
 from toril.runtime.clock import SYSTEM
 from toril.testing import drain
 from toril.web import Role, Tokens
@@ -70,12 +70,11 @@ async def test_a_job_gets_what_the_workers_of_its_queue_declare(here: Served) ->
     assert (refused.status_code, refused.json()["error"]["field"]) == (422, "attempts")
     assert "no living worker declares" in refused.json()["error"]["message"]
     jobs = await here.app.store.jobs("email", ids)
-    assert [job and (job.max_attempts, job.backoff, job.keep_failed, job.subject) for job in jobs] == [
-        (3, waits, Keep(9), "acme"), (1, waits, Keep(9), "acme"), (8, waits, Keep(9), "acme"),
-    ]  # fmt: skip
+    options = JobOptions(backoff=waits, keep_failed=Keep(9), subject="acme")
+    assert [job and (job.max_attempts, job.options) for job in jobs] == [(3, options), (1, options), (8, options)]
     look = await here.app.store.schedules.get("email", "daily")
     assert look.view is not None
-    assert (look.view.schedule.job.attempts, look.view.schedule.job.subject) == (1, "acme")
+    assert (look.view.schedule.job.attempts, look.view.schedule.job.options.subject) == (1, "acme")
     assert (no_subject.status_code, "subject" in no_subject.json()["error"]["message"]) == (422, True)
 
 

@@ -17,7 +17,7 @@ from tests.servers import RedisServer
 from tests.web.conftest import TOKEN, Served, served
 from toril import App
 from toril.errors import EngineUnavailable
-from toril.model import KEEP_ALL, Claim, Failed, Failure, Heartbeat, NewJob, RateLimit, Settlement
+from toril.model import KEEP_ALL, Claim, Failed, Failure, Heartbeat, JobOptions, NewJob, RateLimit, Settlement
 from toril.operate.transfer import Transfer
 from toril.runtime.clock import SYSTEM
 from toril.web import Basic, CustomAccess, Role, Tokens, site
@@ -374,7 +374,7 @@ async def test_cancelled_jobs_have_a_tab_and_a_look_of_their_own(here: Served) -
     async with browser(here) as client:
         for each in ("stays", "goes"):
             await here.app.store.cancel("email", [each], reason="not wanted")
-        await here.app.store.add("email", [NewJob(name="bad", id="bad", keep_failed=KEEP_ALL)])
+        await here.app.store.add("email", [NewJob(name="bad", id="bad", options=JobOptions(keep_failed=KEEP_ALL))])
         claim = Claim(want=1, token="t", lease=30_000, worker="w")
         (bad,) = (await here.app.store.exchange("email", [], claim)).jobs
         failed = [Settlement(bad.lease, Failed(Failure("it broke", "E")))]

@@ -10,7 +10,7 @@ from tests.conformance.claims import claim
 from tests.web.conftest import Served, served
 from tests.web.test_api import ask
 from toril import JobContext, PermanentError
-from toril.model import Claim, Failed, Failure, Keep, NewJob, Settlement
+from toril.model import Claim, Failed, Failure, JobOptions, Keep, NewJob, Settlement
 from toril.runtime.redaction import RedactionContext
 from toril.testing import drain
 
@@ -216,7 +216,7 @@ async def test_an_error_from_elsewhere_is_shown_and_found_without_its_secrets() 
     async with served() as here, here.client() as client:
         for queue in ("kept", "buried"):
             keep = Keep(1) if queue == "kept" else Keep(0)
-            await here.app.store.add(queue, [NewJob(name="n", attempts=1, keep_failed=keep)])
+            await here.app.store.add(queue, [NewJob(name="n", attempts=1, options=JobOptions(keep_failed=keep))])
             (job,) = (await here.app.store.exchange(queue, [], Claim(want=1, token="t", lease=30_000, worker="w"))).jobs
             failure = Failure("no login with password=hunter2", "E", "at db: password=hunter2")
             batch = [Settlement(job.lease, Failed(failure))]

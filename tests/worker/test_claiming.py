@@ -26,7 +26,7 @@ def answer(jobs: int = 0, *, suspect: bool = False, **facts: Any) -> Exchange:
 def claimed(number: int, *, suspect: bool) -> Claimed:
     return Claimed(
         lease=Lease("q", str(number), "t"), name="n", data="null", starts=1, fence=1, max_attempts=1, attempts_made=0,
-        stalls=0, added_at=0, delay=0, priority=0, timeout=None, backoff=None, metadata=None, checkpoint=None,
+        stalls=0, added_at=0, delay=0, priority=0, metadata=None, checkpoint=None,
         suspect=suspect,
     )  # fmt: skip
 

@@ -154,7 +154,7 @@ async def test_a_program_without_the_code_adds_jobs_as_the_application_does(time
             ours, theirs = here.new(name, data).job, as_declared.new(name, data).job
             assert ours == theirs, name
         own = as_declared.new("send", {"tenant": "acme"}, attempts=9, backoff=Exponential(1), keep_failed=1).job
-        assert (own.attempts, own.keep_failed, own.subject) == (9, Keep(1), "acme")
+        assert (own.attempts, own.options.keep_failed, own.options.subject) == (9, Keep(1), "acme")
         assert as_declared.new("once", {"tenant": "acme"}).job.attempts == 1
 
 

@@ -25,7 +25,7 @@ class Held:
     async def exchange(self, _queue: str, batch: list[Settlement], claim: Claim, **_: Any) -> Exchange:
         if not batch:
             leases = [Lease("q", str(number), claim.token) for number in range(claim.want)]
-            jobs = tuple(Claimed(each, "n", "1", 1, 1, 1, 0, 0, 0, 0, 0, None, None, None, None) for each in leases)
+            jobs = tuple(Claimed(each, "n", "1", 1, 1, 1, 0, 0, 0, 0, 0, None, None) for each in leases)
             return Exchange((), jobs, 0)
         answer: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
         self.calls.put_nowait((batch, claim, answer))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 from weakref import WeakSet
 
@@ -24,6 +25,7 @@ from toril.model import (
     Dedup,
     GroupLimits,
     HandlerDeclaration,
+    JobOptions,
     Keep,
     NewJob,
     RateLimit,
@@ -134,25 +136,16 @@ class Defaults:
     """What a queue, or a handler, gives to jobs that do not say otherwise; in the units of the store."""
 
     attempts: int
-    backoff: Backoff
-    keep_completed: Keep
-    keep_failed: Keep
+    options: JobOptions
     strategies: Container[str] = ()
 
 
 def new_job(name: str, data: str, options: AddOptions, defaults: Defaults) -> NewJob:
     """The job to store. Every option is checked; the error names it, with its range."""
-    if defaults.backoff.strategy is not None:
-        check_known(defaults.backoff, defaults.strategies)
+    if defaults.options.backoff is not None:
+        check_known(defaults.options.backoff, defaults.strategies)
     if not options:
-        return NewJob(
-            name=name,
-            data=data,
-            attempts=defaults.attempts,
-            backoff=defaults.backoff,
-            keep_completed=defaults.keep_completed,
-            keep_failed=defaults.keep_failed,
-        )
+        return NewJob(name=name, data=data, attempts=defaults.attempts, options=defaults.options)
     _check_names(options)
     attempts, backoff = _retry(options, defaults)
     return NewJob(
@@ -164,18 +157,26 @@ def new_job(name: str, data: str, options: AddOptions, defaults: Defaults) -> Ne
         priority=options.get("priority", 0),
         lifo=_flag(options, "lifo"),
         attempts=attempts,
-        backoff=backoff,
-        timeout=_time(options, "timeout", 1, MAX_TIMEOUT),
         expires=_time(options, "expires", 1, MAX_DELAY),
-        keep_completed=_keep(options, "keep_completed", defaults.keep_completed),
-        keep_failed=_keep(options, "keep_failed", defaults.keep_failed),
-        result_ttl=_time(options, "result_ttl", 1, MAX_DELAY),
         metadata=_metadata(options),
         dedup=_dedup(options, name, data),
         group=options.get("group"),
-        breaker=options.get("breaker"),
-        subject=options.get("subject"),
+        options=_job_options(options, backoff, defaults.options),
     )
+
+
+def _job_options(options: AddOptions, backoff: Backoff | None, defaults: JobOptions) -> JobOptions:
+    """The defaults, changed as far as the job says otherwise; jobs that do not share one value."""
+    changed: dict[str, Any] = {} if backoff is defaults.backoff else {"backoff": backoff}
+    for name, read in _READ.items():
+        value = options.get(name)
+        if value is not None:
+            changed[name] = read(name, value)
+    return replace(defaults, **changed) if changed else defaults
+
+
+def _same(_: str, value: Any) -> Any:
+    return value
 
 
 def subject_of(given: Subject, data: Any) -> str:
@@ -267,7 +268,7 @@ def _retry(options: AddOptions, defaults: Defaults) -> tuple[int, Backoff | None
     backoff = options.get("backoff")
     attempts = options.get("attempts", defaults.attempts)
     if backoff is None:
-        return attempts, defaults.backoff
+        return attempts, defaults.options.backoff
     if isinstance(backoff, str):
         backoff = Strategy(backoff)
     if not isinstance(backoff, Fixed | Exponential | Strategy):
@@ -307,10 +308,15 @@ def _due(options: AddOptions) -> int | None:
 
 _LAST = 2**42
 
-
-def _keep(options: AddOptions, name: str, default: Keep) -> Keep:
-    value: Any = options.get(name)
-    return default if value is None else as_keep(name, value)
+# What reads the options that are one value with those of the queue.
+_READ: dict[str, Callable[[str, Any], Any]] = {
+    "timeout": partial(milliseconds, low=1, high=MAX_TIMEOUT),
+    "keep_completed": as_keep,
+    "keep_failed": as_keep,
+    "result_ttl": partial(milliseconds, low=1, high=MAX_DELAY),
+    "breaker": _same,
+    "subject": _same,
+}
 
 
 class DeclaredLimits:

@@ -1,42 +1,93 @@
-"""A new job as text, for whoever stores one for later: the request as JSON, without what it leaves to the defaults."""
+"""A new job, and a job's options, as text: JSON, without what is left to the defaults. Who stores a job for later keeps
+the request so, and an SQL engine the options of a job."""
 
 import json
-from dataclasses import asdict, fields, replace
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from functools import cache
+from typing import Any, Final, TypeVar
 
-from toril.errors import TorilError, Undecodable
-from toril.model import Backoff, Dedup, Keep, NewJob
+from toril.errors import InvalidOption, TorilError, Undecodable
+from toril.model import Backoff, Dedup, JobOptions, Keep, NewJob
 
-__all__ = ["after_waiting", "dump_new_job", "load_new_job"]
+__all__ = ["after_waiting", "dump_new_job", "load_new_job", "made", "said"]
 
-_DEFAULTS: Final = {field.name: field.default for field in fields(NewJob) if field.name != "name"}
+T = TypeVar("T")
 
 
 def dump_new_job(job: NewJob) -> str:
     """The request as text. It is ASCII, and has no character that a database would not take."""
-    said = {name: getattr(job, name) for name in ("name", *_DEFAULTS)}
-    return json.dumps(
-        {
-            name: asdict(value) if isinstance(value, Keep | Backoff | Dedup) else value
-            for name, value in said.items()
-            if name == "name" or value != _DEFAULTS[name]
-        }
-    )
+    return json.dumps(said(job) | said(job.options))
 
 
 def load_new_job(text: str) -> NewJob:
     """The job again, checked as if it were new; `Undecodable` for anything else."""
     try:
-        said: dict[str, Any] = json.loads(text)
-        for name, made in (("keep_completed", Keep), ("keep_failed", Keep), ("dedup", Dedup)):
-            if name in said:
-                said[name] = made(**said[name])
-        if "backoff" in said:
-            lists = {name: tuple(said["backoff"].get(name, ())) for name in ("on", "give_up_on")}
-            said["backoff"] = Backoff(**{**said["backoff"], **lists})
-        return NewJob(**said)
+        return made(NewJob, _known(json.loads(text)))
     except (ValueError, TypeError, AttributeError, RecursionError, TorilError) as error:
         raise Undecodable(f"the stored text is no job that this version knows: {error}") from None
+
+
+def _known(given: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what a later version has written: an option that is not known here must not be lost."""
+    if unknown := given.keys() - _KNOWN:
+        raise InvalidOption(f"{', '.join(sorted(unknown))} is not known")
+    return given
+
+
+def said(value: object) -> dict[str, Any]:
+    """What a value says beside its defaults, as JSON takes it; not the options of a job, which say it themselves."""
+    kind: Any = type(value)
+    return {
+        name: _parts(found) if isinstance(found, Keep | Backoff | Dedup) else found
+        for name, default in _defaults(kind)
+        if (found := getattr(value, name)) != default and type(found) is not JobOptions
+    }
+
+
+def made(kind: Callable[..., T], given: Mapping[str, Any]) -> T:
+    """The value that says this, with the options of a job. What it has no field for is not looked at."""
+    found: dict[str, Any] = {}
+    for name, default in _defaults(kind):
+        if type(default) is JobOptions:
+            found[name] = made(JobOptions, given)
+        elif name in given:
+            found[name] = _MADE[name](given[name]) if name in _MADE else given[name]
+    return kind(**found)
+
+
+@cache
+def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
+    return tuple((field.name, field.default) for field in fields(kind))
+
+
+def _parts(value: object) -> list[Any]:
+    kind: Any = type(value)
+    return [getattr(value, name) for name, _ in _defaults(kind)]
+
+
+def _backoff(parts: Any) -> Backoff:
+    *plain, on, give_up_on = parts
+    known = dict(zip(_PLAIN, plain, strict=True))
+    return Backoff(**known, on=tuple(on), give_up_on=tuple(give_up_on))
+
+
+def _keep(parts: Any) -> Keep:
+    return Keep(*parts)
+
+
+def _dedup(parts: Any) -> Dedup:
+    return Dedup(*parts)
+
+
+_MADE: Final[dict[str, Callable[[Any], Any]]] = {
+    "backoff": _backoff,
+    "keep_completed": _keep,
+    "keep_failed": _keep,
+    "dedup": _dedup,
+}
+_PLAIN: Final = tuple(name for name, _ in _defaults(Backoff))[:-2]  # what stands before its errors
+_KNOWN: Final = {name for kind in (NewJob, JobOptions) for name, _ in _defaults(kind)} - {"options"}
 
 
 def after_waiting(job: NewJob, age: int) -> NewJob:

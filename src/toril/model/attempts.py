@@ -10,10 +10,11 @@ from toril.model.durations import MAX_DELAY
 from toril.model.flows import FlowNode
 from toril.model.jobs import (
     BATCH,
+    DEFAULT_OPTIONS,
     EXCHANGE,
     MAX_LINE_BYTES,
     MAX_REASON_BYTES,
-    Backoff,
+    JobOptions,
     Limits,
     check_int,
     check_text,
@@ -105,13 +106,10 @@ class Claimed:
     added_at: int
     delay: int
     priority: int
-    timeout: int | None
-    backoff: Backoff | None
     metadata: str | None
     checkpoint: str | None
+    options: JobOptions = DEFAULT_OPTIONS
     suspect: bool = False
-    breaker: str | None = None
-    subject: str | None = None
     parked: int = 0
     trace: str | None = None
     unreadable: str | None = None  # why it cannot be run: then it fails

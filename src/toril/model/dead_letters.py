@@ -5,7 +5,7 @@ from typing import Final, Literal, TypeAlias
 
 from toril.model.attempts import Failure
 from toril.model.flows import JobRef, OnFailure
-from toril.model.jobs import MAX_ATTEMPTS, REMOVE, Backoff, Keep, check_int, check_text
+from toril.model.jobs import MAX_ATTEMPTS, Backoff, JobOptions, check_int, check_text
 from toril.model.records import Cause, JobRow
 from toril.model.states import State
 
@@ -35,13 +35,7 @@ class DeadLetterRow:
     added_at: int
     started_at: int | None
     priority: int
-    backoff: Backoff | None
-    timeout: int | None
-    keep_completed: Keep
-    keep_logs: int
-    result_ttl: int | None
-    breaker: str | None
-    subject: str | None
+    options: JobOptions
     metadata: str | None
     checkpoint: str | None
     progress: str | None = None
@@ -82,15 +76,8 @@ def job_of(letter: DeadLetterRow) -> JobRow:
         priority=letter.priority,
         delay=0,
         due=None,
-        backoff=letter.backoff,
-        timeout=letter.timeout,
         expires_at=None,
-        keep_completed=letter.keep_completed,
-        keep_failed=REMOVE,
-        keep_logs=letter.keep_logs,
-        result_ttl=letter.result_ttl,
-        breaker=letter.breaker,
-        subject=letter.subject,
+        options=letter.options,
         metadata=letter.metadata,
         checkpoint=letter.checkpoint,
         progress=letter.progress,

@@ -16,6 +16,8 @@ MAX_RATE: Final = 2**31  # jobs that may start within the time of a rate
 MAX_RATE_WINDOW: Final = 31 * 86_400_000
 MAX_ATTEMPTS: Final = 10_000
 MAX_TIMEOUT: Final = 7 * 86_400_000
+KEEP_LOGS: Final = 1000  # lines of a job whose options do not say
+MAX_KEEP_LOGS: Final = 1_000_000
 BATCH: Final = 1_000  # jobs in one atomic add
 EXCHANGE: Final = 100  # settled, and claimed, in one exchange
 MAX_TRACE: Final = 8192  # characters of what travels for tracing
@@ -170,8 +172,43 @@ def ttl_ms(dedup: Dedup) -> int | None:
 
 
 @fast_frozen_kw
+class JobOptions:
+    """How a job is run, and what is kept of it. It is made and checked once, and travels with the job unchanged, to the
+    dead letters and to another store; most jobs of a queue share one. It checks itself."""
+
+    backoff: Backoff | None = None
+    timeout: int | None = None
+    keep_completed: Keep = REMOVE
+    keep_failed: Keep = REMOVE
+    keep_logs: int = KEEP_LOGS
+    result_ttl: int | None = None
+    breaker: str | None = None  # the circuit it hangs on, where its producer says so
+    subject: str | None = None  # whom it is about: a tenant, an account
+
+    def __post_init__(self) -> None:
+        if type(self.keep_completed) is not Keep or type(self.keep_failed) is not Keep:
+            odd = self.keep_failed if type(self.keep_completed) is Keep else self.keep_completed
+            raise InvalidOption(f"what to keep must be a Keep(…), not {preview(odd)}")
+        if self.backoff is not None and type(self.backoff) is not Backoff:
+            raise InvalidOption(f"a job's backoff must be a Backoff(…) or None, not {preview(self.backoff)}")
+        check_int("keep_logs", self.keep_logs, 0, MAX_KEEP_LOGS)
+        if self.timeout is not None:
+            check_int("timeout", self.timeout, 1, MAX_TIMEOUT)
+        if self.result_ttl is not None:
+            check_int("result_ttl", self.result_ttl, 1, MAX_DELAY)
+        if self.breaker is not None:
+            check_circuit_key(self.breaker)
+        if self.subject is not None:
+            check_subject(self.subject)
+
+
+DEFAULT_OPTIONS: Final = JobOptions()
+
+
+@fast_frozen_kw
 class NewJob:
-    """A job to add. Whoever holds one holds a valid one: it checks itself."""
+    """A job to add. Whoever holds one holds a valid one: it checks itself. Its `options` may be those of other jobs
+    too; the rest is its own."""
 
     name: str
     data: str = "{}"
@@ -181,61 +218,38 @@ class NewJob:
     priority: int = 0
     lifo: bool = False
     attempts: int = 1
-    backoff: Backoff | None = None
-    timeout: int | None = None
     expires: int | None = None
-    keep_completed: Keep = REMOVE
-    keep_failed: Keep = REMOVE
-    keep_logs: int = 1000
-    result_ttl: int | None = None
     metadata: str | None = None
     dedup: Dedup | None = None
-    breaker: str | None = None  # the circuit it hangs on, where its producer says so
-    subject: str | None = None  # whom it is about: a tenant, an account
     group: str | None = None
     trace: str | None = None  # what a worker needs to go on with the producer's trace
+    options: JobOptions = DEFAULT_OPTIONS
 
     def __post_init__(self) -> None:
         _replace(self, "name", check_job_name(self.name))
         if type(self.data) is not str or not self.data.isascii():
             check_text("data", self.data)
-        if type(self.keep_completed) is not Keep or type(self.keep_failed) is not Keep:
-            odd = self.keep_failed if type(self.keep_completed) is Keep else self.keep_completed
-            raise InvalidOption(f"what to keep must be a Keep(…), not {preview(odd)}")
-        if self.backoff is not None and type(self.backoff) is not Backoff:
-            raise InvalidOption(f"a job's backoff must be a Backoff(…) or None, not {preview(self.backoff)}")
+        if type(self.options) is not JobOptions:
+            raise InvalidOption(f"a job's options must be a JobOptions(…), not {preview(self.options)}")
         check_priority(self.priority)
         check_int("attempts", self.attempts, 1, MAX_ATTEMPTS)
         check_int("delay", self.delay, 0, MAX_DELAY)
-        check_int("keep_logs", self.keep_logs, 0, 1_000_000)
         if self.id is not None:
             _replace(self, "id", check_job_id(self.id))
         if self.due is not None:
             check_int("due", self.due, 0, 2**42)
             if self.delay:
                 raise InvalidOption("delay and due exclude each other")
-        if self.timeout is not None:
-            check_int("timeout", self.timeout, 1, MAX_TIMEOUT)
         if self.expires is not None:
             check_int("expires", self.expires, 1, MAX_DELAY)
-        if self.result_ttl is not None:
-            check_int("result_ttl", self.result_ttl, 1, MAX_DELAY)
         if self.metadata is not None:
             check_text("metadata", self.metadata)
-        if not (self.breaker is None and self.subject is None and self.dedup is None and self.group is None):
-            self._check_keys()
-        if self.trace is not None and (not isinstance(self.trace, str) or len(self.trace) > MAX_TRACE):
-            raise InvalidOption(f"trace must be a text of at most {MAX_TRACE} characters, not {preview(self.trace)}")
-
-    def _check_keys(self) -> None:
-        if self.breaker is not None:
-            check_circuit_key(self.breaker)
-        if self.subject is not None:
-            check_subject(self.subject)
         if self.group is not None:
             _replace(self, "group", check_group(self.group))
         if self.dedup is not None and (type(self.dedup) is not Dedup or self.dedup.key is None):
             raise InvalidOption(f"a job's dedup must be a Dedup(key, …), not {preview(self.dedup)}")
+        if self.trace is not None and (not isinstance(self.trace, str) or len(self.trace) > MAX_TRACE):
+            raise InvalidOption(f"trace must be a text of at most {MAX_TRACE} characters, not {preview(self.trace)}")
 
 
 def _replace(job: object, name: str, value: str) -> None:

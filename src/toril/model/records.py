@@ -11,7 +11,7 @@ from toril.model.attempts import CANCELLED_KIND, Cancelled, Completed, Failed, F
 from toril.model.control import Settings, StackRequest
 from toril.model.flows import ChildCounts, JobRef
 from toril.model.groups import GroupBlockers
-from toril.model.jobs import Backoff, Keep
+from toril.model.jobs import JobOptions
 from toril.model.states import State
 
 AUDIT_LENGTH: Final = 10_000  # entries that are kept
@@ -54,15 +54,8 @@ class JobRow:
     priority: int
     delay: int
     due: int | None
-    backoff: Backoff | None
-    timeout: int | None
     expires_at: int | None
-    keep_completed: Keep
-    keep_failed: Keep
-    keep_logs: int
-    result_ttl: int | None
-    breaker: str | None
-    subject: str | None
+    options: JobOptions
     metadata: str | None
     checkpoint: str | None
     progress: str | None

@@ -9,7 +9,7 @@ from toril.model.attempts import AttemptFailure, Failure
 from toril.model.dead_letters import DeadLetterRow
 from toril.model.flows import Child, JobRef, OnFailure
 from toril.model.groups import GroupLimits
-from toril.model.jobs import Backoff, Dedup, Keep, NewJob, RateLimit
+from toril.model.jobs import Dedup, JobOptions, Keep, NewJob, RateLimit
 from toril.model.records import RunRow
 from toril.model.schedules import ScheduleRow
 from toril.model.states import State
@@ -71,15 +71,8 @@ class TransferJob:
     stall_cause: str | None
     result: str | None
     group: str | None
-    backoff: Backoff | None
-    timeout: int | None
-    keep_completed: Keep
-    keep_failed: Keep
-    keep_logs: int
-    result_ttl: int | None
+    options: JobOptions
     dedup: Dedup | None
-    breaker: str | None
-    subject: str | None
     trace: str | None
     parent: JobRef | None
     on_failure: OnFailure

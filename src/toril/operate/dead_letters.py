@@ -231,6 +231,7 @@ class DeadLetters:
         return as_record(
             DeadLetter,
             row,
+            row.options,
             data=readable(row.data) if queue is None else queue.handlers.decode(row.name, row.data),
             metadata=metadata_of(row.metadata),
             checkpoint=None if row.checkpoint is None else readable(row.checkpoint),

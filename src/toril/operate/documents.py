@@ -89,7 +89,7 @@ def of_job(job: Job[Any]) -> dict[str, Any]:
         "due_at": record.due,
         "expires_at": record.expires_at,
         "group": record.group,
-        "subject": record.subject,
+        "subject": record.options.subject,
         "parent": _ref(record.parent),
         "dead_letter": record.dead_letter,
     }
@@ -116,7 +116,7 @@ def of_letter(letter: DeadLetterRow, seen: Redaction) -> dict[str, Any]:
         "metadata": None if letter.metadata is None else seen.seen(stored(letter.metadata), "metadata", *of),
         "progress": seen.seen(stored(letter.progress or "null"), "progress", *of),
         "group": letter.group,
-        "subject": letter.subject,
+        "subject": letter.options.subject,
         "parent": _ref(letter.parent),
         "worker": letter.worker,
         "added_at": letter.added_at,

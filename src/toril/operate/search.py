@@ -208,7 +208,7 @@ class JobSearch:
             worker=row.worker,
             ending=row.ending,
             group=row.group,
-            subject=row.subject,
+            subject=row.options.subject,
         )
 
     def seen_run(self, run: RunRow, data: Any = None) -> Searchable:

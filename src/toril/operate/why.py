@@ -81,11 +81,12 @@ async def _circuit_of(queue: "Queue", row: JobRow) -> CircuitRow | None:
         return None
     entry = queue.handlers.find(row.name)
     breaker = (entry.handler.breaker if entry else None) or queue.options.breaker
-    keys = {queue.name, f"{queue.name}/{row.name}"} if row.breaker is None else {row.breaker}
+    own = row.options.breaker
+    keys = {queue.name, f"{queue.name}/{row.name}"} if own is None else {own}
     if breaker is not None:
         try:
             data = queue.handlers.decode(row.name, row.data)
-            keys = {breaker.key_for(queue.name, row.name, data, row.breaker)}
+            keys = {breaker.key_for(queue.name, row.name, data, own)}
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             return None  # its key is made of a payload, and cannot be made of this one
     found = [each for each in await queue.store.circuits.list() if each.key in keys]

@@ -328,7 +328,8 @@ def judge(
 
 def own_table(job: Claimed) -> ErrorTable:
     """What the job's own options say of errors."""
-    return DEFAULTS if job.backoff is None else ErrorTable(job.backoff.on, job.backoff.give_up_on)
+    backoff = job.options.backoff
+    return DEFAULTS if backoff is None else ErrorTable(backoff.on, backoff.give_up_on)
 
 
 def _retried(error: BaseException, failure: Failure, job: Claimed, chance: float, delay: int | None) -> Outcome:
@@ -336,7 +337,7 @@ def _retried(error: BaseException, failure: Failure, job: Claimed, chance: float
     if failures >= job.max_attempts:
         return Failed(failure)
     if delay is None:
-        delay = delay_before_retry(job.backoff, failures=failures, previous=job.delay, chance=chance)
+        delay = delay_before_retry(job.options.backoff, failures=failures, previous=job.delay, chance=chance)
     if isinstance(error, TransientError) and error.retry_after is not None:
         delay = max(delay, milliseconds("retry_after", error.retry_after))
     return Retried(failure, delay)

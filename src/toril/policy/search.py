@@ -196,7 +196,7 @@ class DeadLetterFilter:
             and self.kind in {None, letter.failure.kind}
             and self.cause in {None, letter.cause}
             and self.group in {None, letter.group}
-            and self.subject in {None, letter.subject}
+            and self.subject in {None, letter.options.subject}
             and (self.error is None or self.error.casefold() in error_of(letter).casefold())
             and (self.after is None or letter.failed_at >= self.after.timestamp() * 1000)
             and (self.before is None or letter.failed_at < self.before.timestamp() * 1000)
@@ -209,7 +209,12 @@ class DeadLetterFilter:
 
     def _has_text(self, letter: DeadLetterRow, data: Any, error: str) -> bool:
         looked_at = Searchable(
-            id=letter.id, name=letter.name, error=error, data=data, group=letter.group, subject=letter.subject
+            id=letter.id,
+            name=letter.name,
+            error=error,
+            data=data,
+            group=letter.group,
+            subject=letter.options.subject,
         )
         return JobFilter(key=self.key, text=self.text).fits(looked_at)
 

@@ -169,8 +169,6 @@ def _claimed(
         0,
         0,
         0,
-        None,
-        None,
         None if metadata is None else encode(dict(metadata)),
         None if checkpoint is None else encode(checkpoint),
     )

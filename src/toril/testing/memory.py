@@ -17,7 +17,7 @@ from toril.engines.sqlite.url import FileAddress
 from toril.errors import InvalidOption, UsageError, preview
 from toril.events import tell_recovered
 from toril.job import Job
-from toril.model import Failed, Lease, NewJob, Retried, moment, ms_of
+from toril.model import Failed, JobOptions, Lease, NewJob, Retried, moment, ms_of
 from toril.model.durations import Duration, milliseconds
 from toril.records import RetryDelay, as_record
 from toril.store.engine import Store
@@ -28,7 +28,9 @@ from toril.testing.faults import Death, FlakyStore, Killed, Place, WatchedStore
 __all__ = ["DURATIONS", "OPTIONS", "AddedJob", "Lives", "Memory", "OnFailure", "Wanted", "drain", "found", "memory"]
 
 DURATIONS: Final = ("timeout", "expires", "result_ttl")  # stored as milliseconds
-OPTIONS: Final = tuple(field.name for field in fields(NewJob) if field.name not in {"name", "data", "delay"})
+_SHARED: Final = tuple(field.name for field in fields(JobOptions))
+_OWN: Final = tuple(field.name for field in fields(NewJob) if field.name not in {"name", "data", "delay", "options"})
+OPTIONS: Final = _OWN + _SHARED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,7 @@ class AddedJob:
             id=identity,
             data=readable(job.data),
             delay=max(0, due - now) / 1000,
-            options={name: _option(name, getattr(job, name)) for name in OPTIONS},
+            options={name: _option(name, getattr(job.options if name in _SHARED else job, name)) for name in OPTIONS},
         )
 
     def __str__(self) -> str:

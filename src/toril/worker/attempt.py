@@ -166,13 +166,14 @@ def _judge(error: BaseException, failure: Failure, job: Claimed, rules: AttemptR
 def _own_delay(error: BaseException, job: Claimed, rules: AttemptRules) -> int | None:
     """What the app's own strategy says, if the job asks for one. One that fails is told of; the job then waits as the
     wire says for those who do not know the strategy."""
-    strategy = rules.strategies.get(job.backoff.strategy or "") if job.backoff else None
-    if strategy is None or job.backoff is None:
+    name = job.options.backoff.strategy if job.options.backoff else None
+    strategy = rules.strategies.get(name or "")
+    if strategy is None:
         return None
     try:
         return milliseconds("a backoff", strategy(job.attempts_made + 1, error, rules.job(job)))
     except Exception:
-        log.exception("the backoff strategy %s failed", job.backoff.strategy)
+        log.exception("the backoff strategy %s failed", name)
         return None
 
 

@@ -50,13 +50,13 @@ class BreakerGate:
 
     def of(self, entry: RegisteredHandler, job: Claimed) -> Breaker | None:
         """What watches over this job, if anything does. A job that names its circuit needs no other word."""
-        return entry.handler.breaker or self._queue.options.breaker or (Breaker() if job.breaker else None)
+        return entry.handler.breaker or self._queue.options.breaker or (Breaker() if job.options.breaker else None)
 
     async def call(
         self, breaker: Breaker, job: Claimed, data: Any, signal: Signal, run: Callable[[], Awaitable[Any]]
     ) -> Any:
         """What `run` answers, if the circuit lets it; `Snooze` if not. How it went is told to the circuit."""
-        key = breaker.key_for(self._queue.name, job.name, data, job.breaker)
+        key = breaker.key_for(self._queue.name, job.name, data, job.options.breaker)
         probe = await self._admitted(breaker, key, job)
         try:
             with self._kept(breaker, key, job) if probe else nullcontext():

@@ -192,7 +192,7 @@ class AttemptEvents:
                 kind=kind,
                 delay=None if delay is None else delay / 1000,
                 detail=detail,
-                subject=job.subject,
+                subject=job.options.subject,
                 max_attempts=max_attempts,
                 skipped=skipped,
             )

@@ -139,9 +139,7 @@ class _Child:
     async def run(self, job: Claimed, signal: Signal, reporter: Reporter) -> dict[str, Any]:
         """Send the job, carry its reports, and wait for its end."""
         await self._until_ready()
-        self._send(
-            {"run": {name: value for name, value in asdict(job).items() if name != "backoff"} | {"backoff": None}}
-        )
+        self._send({"run": {name: value for name, value in asdict(job).items() if name != "options"}})
         watch = asyncio.ensure_future(self._pass_on(signal))
         try:
             while True:

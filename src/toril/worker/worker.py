@@ -329,7 +329,7 @@ class Worker:
 
     def _arm(self, running: RunningAttempt) -> None:
         entry = self.queue.handlers.find(running.job.name)
-        timeout = running.job.timeout or (entry.handler.timeout if entry else None) or self._options.timeout
+        timeout = running.job.options.timeout or (entry.handler.timeout if entry else None) or self._options.timeout
         if timeout is not None:
             end = partial(
                 self._stop, running, StopReason.TIMEOUT, f"ran for longer than its timeout of {timeout / 1000:g} s", 0.0

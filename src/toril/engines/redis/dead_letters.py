@@ -168,7 +168,7 @@ def letter_of(row: Sequence[Any]) -> DeadLetterRow:
         link,
         group,
     ) = row
-    options, (parent, policy) = load_options(opts), link_of(link)
+    stored, (parent, policy) = load_options(opts), link_of(link)
     return DeadLetterRow(
         id=identity,
         queue=queue,
@@ -178,7 +178,7 @@ def letter_of(row: Sequence[Any]) -> DeadLetterRow:
         cause=Cause(cause),
         failure=load_failure(reason, kind, traces) or Failure("unknown"),
         failed_at=moment(when),
-        max_attempts=options.attempts,
+        max_attempts=stored.attempts,
         attempts_made=number(made or made_before),
         stalls=number(stalls),
         stall_cause=stall_cause,
@@ -186,13 +186,7 @@ def letter_of(row: Sequence[Any]) -> DeadLetterRow:
         added_at=moment(added),
         started_at=None if started is None else moment(started),
         priority=number(priority, MAX_PRIORITY),
-        backoff=options.backoff,
-        timeout=options.timeout,
-        keep_completed=options.keep_completed,
-        keep_logs=options.keep_logs,
-        result_ttl=options.result_ttl,
-        breaker=options.breaker,
-        subject=options.subject,
+        options=stored.options,
         metadata=metadata,
         checkpoint=checkpoint,
         progress=progress,

@@ -2,22 +2,27 @@
 are remembered."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, Final
 
 from toril.engines.redis.layout import LAST_MOMENT, NUMBERS
 from toril.errors import InvalidName, TorilError
 from toril.model import (
     KEEP_ALL,
+    KEEP_LOGS,
     MAX_ATTEMPTS,
     MAX_DELAY,
+    MAX_KEEP_LOGS,
+    MAX_TIMEOUT,
     MAX_TRACE,
     REMOVE,
     Backoff,
     DeadLetterRow,
     Dedup,
     Failure,
+    JobOptions,
     Keep,
     NewJob,
     TransferJob,
@@ -43,23 +48,15 @@ __all__ = [
 ]
 
 
-_LOGS = 1000  # lines kept of a job whose options do not say
 _TO_DEAD_LETTERS = -1  # as `removeOnFail`: BullMQ keeps such a job in `failed`; Toril moves it to the dead letters
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RedisOptions:
     """What the options of a stored job say, whoever wrote them."""
 
+    options: JobOptions = JobOptions(keep_completed=KEEP_ALL, keep_failed=KEEP_ALL)
     attempts: int = 1
-    backoff: Backoff | None = None
-    timeout: int | None = None
-    keep_completed: Keep = KEEP_ALL
-    keep_failed: Keep = KEEP_ALL
-    keep_logs: int = _LOGS
-    result_ttl: int | None = None
-    breaker: str | None = None
-    subject: str | None = None
     trace: str | None = None
     unreadable: str | None = None  # why nothing is known of them: the job then fails instead of running
 
@@ -79,17 +76,7 @@ def is_plain(job: NewJob) -> bool:
 
 def dump_options(job: NewJob) -> str:
     """The text for a job's options."""
-    shared = _dump(
-        job.attempts,
-        job.backoff,
-        job.timeout,
-        job.keep_completed,
-        job.keep_failed,
-        job.keep_logs,
-        job.result_ttl,
-        job.breaker,
-        job.subject,
-    )
+    shared = _dump(job.attempts, job.options)
     if job.id is None and job.dedup is None and job.trace is None and not (job.delay or job.priority or job.lifo):
         return shared
     own: dict[str, Any] = {}
@@ -121,58 +108,28 @@ def dump_transfer_job(job: TransferJob, prefix: str) -> str:
         own["tm"] = job.trace
     if job.parent is not None:
         own["parent"] = {"id": job.parent.id, "queue": f"{prefix}:{job.parent.queue}"}
-    shared = _dump(
-        job.max_attempts,
-        job.backoff,
-        job.timeout,
-        job.keep_completed,
-        job.keep_failed,
-        job.keep_logs,
-        job.result_ttl,
-        job.breaker,
-        job.subject,
-    )
+    shared = _dump(job.max_attempts, job.options)
     return f"{json.dumps(own, ensure_ascii=False)[:-1]}, {shared[1:]}" if own else shared
 
 
 def dump_letter(letter: DeadLetterRow) -> str:
     """The text for the options of a job that failed for good in another store."""
-    return _dump(
-        letter.max_attempts,
-        letter.backoff,
-        letter.timeout,
-        letter.keep_completed,
-        REMOVE,
-        letter.keep_logs,
-        letter.result_ttl,
-        letter.breaker,
-        letter.subject,
-    )
+    return _dump(letter.max_attempts, letter.options)
 
 
 @lru_cache(maxsize=512)
-def _dump(
-    attempts: int,
-    backoff: Backoff | None,
-    timeout: int | None,
-    completed: Keep,
-    failed: Keep,
-    logs: int,
-    ttl: int | None,
-    breaker: str | None,
-    subject: str | None,
-) -> str:
+def _dump(attempts: int, options: JobOptions) -> str:
     given: dict[str, Any] = {"attempts": attempts}
-    if backoff is not None:
-        given["backoff"] = dump_backoff(backoff)
-    given["removeOnComplete"] = _dump_keep(completed)
+    if options.backoff is not None:
+        given["backoff"] = dump_backoff(options.backoff)
+    failed = options.keep_failed
+    given["removeOnComplete"] = _dump_keep(options.keep_completed)
     given["removeOnFail"] = _TO_DEAD_LETTERS if failed.count == 0 else _dump_keep(failed)
-    if logs != _LOGS:
-        given["kl"] = logs
-    own = {"timeout": timeout, "resultTtl": ttl, "breaker": breaker, "subject": subject}
-    said = {name: value for name, value in own.items() if value is not None}
-    if said:
-        given["toril"] = said
+    if options.keep_logs != KEEP_LOGS:
+        given["kl"] = options.keep_logs
+    own = {word: value for name, (word, _) in _OWN.items() if (value := getattr(options, name)) is not None}
+    if own:
+        given["toril"] = own
     return json.dumps(given, separators=(",", ":"))
 
 
@@ -229,20 +186,17 @@ def load_options(text: str | None) -> RedisOptions:
         return RedisOptions(
             unreadable="its stored options cannot be read: they are not a JSON object, or nested too deeply"
         )
-    own = given.get("toril")
+    own, failed = given.get("toril"), given.get("removeOnFail")
     own = own if isinstance(own, dict) else {}
-    return RedisOptions(
-        attempts=_within(given.get("attempts"), 1, MAX_ATTEMPTS) or 1,
+    options = JobOptions(
         backoff=_load_backoff(given.get("backoff")),
-        timeout=_within(own.get("timeout"), 1, MAX_DELAY),
         keep_completed=_load_keep(given.get("removeOnComplete")),
-        keep_failed=REMOVE if given.get("removeOnFail") == _TO_DEAD_LETTERS else _load_keep(given.get("removeOnFail")),
-        keep_logs=_within(given.get("kl"), 0, 1_000_000, _LOGS) or 0,
-        result_ttl=_within(own.get("resultTtl"), 1, MAX_DELAY),
-        breaker=_line(own.get("breaker")),
-        subject=_line(own.get("subject")),
-        trace=_trace(given),
+        keep_failed=REMOVE if failed == _TO_DEAD_LETTERS else _load_keep(failed),
+        keep_logs=_within(given.get("kl"), 0, MAX_KEEP_LOGS, KEEP_LOGS) or 0,
+        **{name: read(own.get(word)) for name, (word, read) in _OWN.items()},
     )
+    attempts = _within(given.get("attempts"), 1, MAX_ATTEMPTS) or 1
+    return RedisOptions(options=options, attempts=attempts, trace=_trace(given))
 
 
 def _trace(given: dict[str, Any]) -> str | None:
@@ -299,6 +253,15 @@ def _within(value: Any, low: int, high: int, default: int | None = None) -> int 
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 - NaN
         return default
     return int(min(max(value, low), high))
+
+
+# What BullMQ has no word for stands in an object of our own: an option's word there, and what reads it.
+_OWN: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
+    "timeout": ("timeout", partial(_within, low=1, high=MAX_TIMEOUT)),
+    "result_ttl": ("resultTtl", partial(_within, low=1, high=MAX_DELAY)),
+    "breaker": ("breaker", _line),
+    "subject": ("subject", _line),
+}
 
 
 def parsed(text: str | None, default: Any) -> Any:

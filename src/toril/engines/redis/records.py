@@ -149,7 +149,7 @@ def claimed_of(queue: str, token: str, row: Sequence[Any]) -> Claimed:
     pairs = iter(flat)
     found: dict[str, str] = dict(zip(pairs, pairs, strict=True))
     get = found.get
-    options = load_options(get(_OPTS))
+    stored = load_options(get(_OPTS))
     made, stalls, starts, priority = get(_MADE) or get(_OLD), get(_STALLS), get(_STARTS), get(_PRIORITY)
     return Claimed(
         Lease(queue, job_id, token),
@@ -157,22 +157,19 @@ def claimed_of(queue: str, token: str, row: Sequence[Any]) -> Claimed:
         get(_DATA, ""),
         number(starts) + 1 if starts else 1,
         fence,
-        options.attempts,
+        stored.attempts,
         number(made) if made else 0,
         number(stalls) if stalls else 0,
         number(get(_ADDED), LAST_MOMENT),
         number(get(_WAITED) or get(_DELAY), MAX_DELAY),
         0 if priority == "0" else number(priority, MAX_PRIORITY),
-        options.timeout,
-        options.backoff,
         get(_METADATA),
         get(_CHECKPOINT),
+        stored.options,
         suspect == 1,
-        options.breaker,
-        options.subject,
         number(found[_PARKED]) if _PARKED in found else 0,
-        options.trace,
-        options.unreadable,
+        stored.trace,
+        stored.unreadable,
     )
 
 
@@ -211,7 +208,7 @@ def record_of(queue: str, row: Sequence[Any]) -> JobRow:
         score,
         deadline,
     ) = row
-    options, state = load_options(opts), State(word)
+    stored, state = load_options(opts), State(word)
     is_delayed = state is State.DELAYED
     return JobRow(
         queue=queue,
@@ -219,7 +216,7 @@ def record_of(queue: str, row: Sequence[Any]) -> JobRow:
         name=name,
         data=data or "",
         state=state,
-        max_attempts=options.attempts,
+        max_attempts=stored.attempts,
         attempts_made=number(made_before if made is None else made),
         stalls=number(stalls),
         starts=number(starts),
@@ -227,15 +224,8 @@ def record_of(queue: str, row: Sequence[Any]) -> JobRow:
         priority=number(priority, MAX_PRIORITY),
         delay=number(delay if is_delayed else waited or delay, MAX_DELAY),
         due=due_of(score) if is_delayed else None,
-        backoff=options.backoff,
-        timeout=options.timeout,
         expires_at=None if expires is None else moment(expires),
-        keep_completed=options.keep_completed,
-        keep_failed=options.keep_failed,
-        keep_logs=options.keep_logs,
-        result_ttl=options.result_ttl,
-        breaker=options.breaker,
-        subject=options.subject,
+        options=stored.options,
         metadata=metadata,
         checkpoint=checkpoint,
         progress=progress,
@@ -250,7 +240,7 @@ def record_of(queue: str, row: Sequence[Any]) -> JobRow:
         deadline=None if deadline is None else moment(deadline),
         parent=link_of(parent)[0],
         group=group,
-        unreadable=options.unreadable,
+        unreadable=stored.unreadable,
     )
 
 

@@ -165,23 +165,16 @@ def _time(text: str | None) -> int | None:
 
 
 def _job(f: dict[str, Any], own: dict[str, Any]) -> NewJob:
-    options = load_options(f["opts"] or "{}")
+    stored = load_options(f["opts"] or "{}")
     given = parsed(f["opts"], None)
     priority = number(given.get("priority"), MAX_PRIORITY) if isinstance(given, dict) else 0
     return NewJob(
         name=f["name"],
         data=f["data"] or "{}",
         priority=priority,
-        attempts=options.attempts,
-        backoff=options.backoff,
-        timeout=options.timeout,
+        attempts=stored.attempts,
         expires=own.get("expires"),
-        keep_completed=options.keep_completed,
-        keep_failed=options.keep_failed,
-        keep_logs=options.keep_logs,
-        result_ttl=options.result_ttl,
         metadata=own.get("metadata"),
-        breaker=options.breaker,
-        subject=options.subject,
         group=own.get("group"),
+        options=stored.options,
     )

@@ -78,7 +78,7 @@ _SHOWN: Final = 1024  # characters of a reason in what dashboards show of a lett
 
 
 def dump_job(item: TransferJob, prefix: str) -> str:
-    keep = item.keep_completed if item.state is State.COMPLETED else item.keep_failed
+    keep = item.options.keep_completed if item.state is State.COMPLETED else item.options.keep_failed
     ages = item.state in _ENDED and age_ms(keep) is not None
     when = item.finished_at if item.state in _ENDED else item.due
     return _text([
@@ -306,7 +306,7 @@ def _job(
         return None if value is None else moment(value)
 
     state, opts = State(word), text("opts")
-    options, (parent, on_failure) = load_options(opts), link_of(text("parent"))
+    stored, (parent, on_failure) = load_options(opts), link_of(text("parent"))
     waits = state in {State.DELAYED, State.WAITING_CHILDREN}
     return TransferJob(
         queue=queue,
@@ -316,7 +316,7 @@ def _job(
         state=state,
         suspect=suspect == 1,
         due=due_of(score) if state is State.DELAYED and score else None,
-        max_attempts=options.attempts,
+        max_attempts=stored.attempts,
         attempts_made=number(text("attempts_made") or text("attempts_made_old")),
         stalls=number(text("stalls")),
         starts=number(text("starts")),
@@ -335,16 +335,9 @@ def _job(
         stall_cause=text("stall_cause"),
         result=text("result"),
         group=text("group"),
-        backoff=options.backoff,
-        timeout=options.timeout,
-        keep_completed=options.keep_completed,
-        keep_failed=options.keep_failed,
-        keep_logs=options.keep_logs,
-        result_ttl=options.result_ttl,
+        options=stored.options,
         dedup=load_dedup(opts),
-        breaker=options.breaker,
-        subject=options.subject,
-        trace=options.trace,
+        trace=stored.trace,
         parent=parent,
         on_failure=OnFailure.FAIL if parent is None else on_failure,
         parked=time("parked"),
@@ -391,7 +384,7 @@ def _held(key: str, till: str | None, following: Sequence[str]) -> OwnedKey:
 def _kept(found: Mapping[str, str]) -> NewJob:
     """The job that is made when the owner of its key ends. A number that it was to have, it gets anew."""
     opts, expires, due = (found.get(FIELDS[name]) for name in ("opts", "expires", "ready"))
-    options, given = load_options(opts), parsed(opts, {})
+    stored, given = load_options(opts), parsed(opts, {})
     given = given if isinstance(given, dict) else {}
     try:
         chosen = check_job_id(found.get("jid"))
@@ -405,20 +398,13 @@ def _kept(found: Mapping[str, str]) -> NewJob:
         due=None if due is None else moment(due),
         priority=number(given.get("priority"), MAX_PRIORITY),
         lifo=given.get("lifo") is True,
-        attempts=options.attempts,
-        backoff=options.backoff,
-        timeout=options.timeout,
+        attempts=stored.attempts,
         expires=None if expires is None else number(expires),
-        keep_completed=options.keep_completed,
-        keep_failed=options.keep_failed,
-        keep_logs=options.keep_logs,
-        result_ttl=options.result_ttl,
         metadata=found.get(FIELDS["metadata"]),
         dedup=load_dedup(opts),
-        breaker=options.breaker,
-        subject=options.subject,
         group=found.get(FIELDS["group"]),
-        trace=options.trace,
+        trace=stored.trace,
+        options=stored.options,
     )
 
 

@@ -211,7 +211,7 @@ class QueueChanges:
 
     def fail(self, job: JobFacts, cause: Cause, failure: Failure, *, made: int) -> None:
         """A job ended without a result: it failed, or was cancelled."""
-        row = self.row
+        row, stored, options = self.row, job.stored, job.stored.options
         if row.grouped:
             self.left.append(job.key)
         reason, whole = shortened(failure.reason)
@@ -239,22 +239,21 @@ class QueueChanges:
                 job.worker,
                 reason,
                 whole,
-                job.options.subject,
-                job.options.flow,
+                stored.options.subject,
+                stored.flow,
             )
         )
-        options = job.options
-        if options.dedup is not None and options.dedup.key is not None:
-            self.ended_keys.append((job.key, options.dedup.key))
+        if stored.dedup is not None and stored.dedup.key is not None:
+            self.ended_keys.append((job.key, stored.dedup.key))
         if options.result_ttl is not None:
             values = (row.key, job.id, self.tx.now + options.result_ttl, cause.value, failure.reason)
             self._writes["result"].append(values)
         kept = options.keep_failed.count != 0
-        if options.parent is not None:
+        if stored.parent is not None:
             stays = kept or cause in DEAD_LETTER_CAUSES
-            self.ended_children.append(ChildEnded(job.id, options.parent, "failed", failure.reason, stays))
+            self.ended_children.append(ChildEnded(job.id, stored.parent, "failed", failure.reason, stays))
         if not kept:
-            if options.parked is not None and cause not in DEAD_LETTER_CAUSES:
+            if stored.parked is not None and cause not in DEAD_LETTER_CAUSES:
                 self._writes["orphan"].append((job.key,))
             if cause in DEAD_LETTER_CAUSES:
                 self._dead_letter(job, cause, failure, made)
@@ -289,7 +288,7 @@ class QueueChanges:
         )
         if job.logs:
             self._writes["move_logs"].append((job.key,))
-        if job.options.parked is not None:
+        if job.stored.parked is not None:
             self._writes["move_children"].append((job.key,))
 
     def keep(
@@ -363,9 +362,10 @@ class QueueChanges:
             for key, chosen, logs, rank, finished_at, text in oldest:
                 self.leave(key, place, rank)
                 self.delete(key, chosen, logs)
-                options = load_options(text)
-                if options.parked is not None:
+                stored = load_options(text)
+                if stored.parked is not None:
                     self._writes["orphan"].append((key,))
+                options = stored.options
                 keep = options.keep_completed if place == Place.COMPLETED else options.keep_failed
                 if (age := age_ms(keep)) is not None:
                     self._writes["forget_age"].append((self.row.key, finished_at + age + 1, key))

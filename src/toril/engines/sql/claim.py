@@ -6,7 +6,7 @@ from typing import Final
 
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.groups import admit_due, by_turns, count_starts, make_ready, may_start_again, next_until
-from toril.engines.sql.options import DEFAULTS, StoredOptions, load_options, load_rate
+from toril.engines.sql.options import NOTHING_STORED, StoredOptions, load_options, load_rate
 from toril.engines.sql.rate_limits import slot
 from toril.engines.sql.schema import JobFacts, Place, ReadyJob, due_bound, due_of, job_id
 from toril.engines.sql.statements import query, statements
@@ -189,9 +189,9 @@ def _grant(step: QueueChanges, claim: Claim, place: int, ready: Sequence[ReadyJo
     leases, claimed, groups = [], [], []
     for job in ready:
         text, group = job.options_text, job.group_name
-        options = DEFAULTS if text is None else load_options(text)
-        if text is not None and (options.fault is not None or options.deferred is not None):
-            _fail_early(step, job.job, options)
+        stored = NOTHING_STORED if text is None else load_options(text)
+        if text is not None and (stored.fault is not None or stored.deferred is not None):
+            _fail_early(step, job.job, stored)
             continue
         fence += 1
         if group is not None:
@@ -212,15 +212,12 @@ def _grant(step: QueueChanges, claim: Claim, place: int, ready: Sequence[ReadyJo
                 job.added_at,
                 job.delay,
                 job.priority,
-                options.timeout,
-                options.backoff,
                 job.metadata,
                 job.checkpoint,
+                stored.options,
                 suspect,
-                options.breaker,
-                options.subject,
-                options.parked or 0,
-                options.trace,
+                stored.parked or 0,
+                stored.trace,
             )
         )
     step.row.claims = fence
@@ -232,9 +229,9 @@ def _grant(step: QueueChanges, claim: Claim, place: int, ready: Sequence[ReadyJo
     return claimed
 
 
-def _fail_early(step: QueueChanges, job: JobFacts, options: StoredOptions) -> None:
+def _fail_early(step: QueueChanges, job: JobFacts, stored: StoredOptions) -> None:
     """A job that cannot be read, or whose child has failed, fails instead of running."""
-    reason, kind = (options.deferred, "ChildFailed") if options.fault is None else (options.fault, "Undecodable")
+    reason, kind = (stored.deferred, "ChildFailed") if stored.fault is None else (stored.fault, "Undecodable")
     step.never_starts(job, Cause.FAILED, Failure(reason or "", kind), made=job.attempts_made + 1)
 
 

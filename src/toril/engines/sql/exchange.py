@@ -121,7 +121,7 @@ def _unstarted(identity: str, name: str, text: str) -> Unstarted:
 
 
 def _claimed(queue: str, token: str, job: HeldAgain) -> Claimed:
-    options = load_options(job.options_text)
+    stored = load_options(job.options_text)
     return Claimed(
         Lease(queue, job_id(job.key, job.chosen), token),
         job.name,
@@ -134,13 +134,10 @@ def _claimed(queue: str, token: str, job: HeldAgain) -> Claimed:
         job.added_at,
         job.delay,
         job.priority,
-        options.timeout,
-        options.backoff,
         job.metadata,
         job.checkpoint,
+        stored.options,
         bool(job.alone),
-        options.breaker,
-        options.subject,
-        options.parked or 0,
-        options.trace,
+        stored.parked or 0,
+        stored.trace,
     )

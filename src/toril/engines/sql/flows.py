@@ -12,7 +12,7 @@ from toril.engines.sql.add import place_nodes, place_parents, refuse_overflow
 from toril.engines.sql.calls import answered, remember
 from toril.engines.sql.changes import ChildEnded, QueueChanges
 from toril.engines.sql.groups import make_ready, refuse_overfull
-from toril.engines.sql.options import ParentLink, StoredOptions, load_options, options_of, with_flow
+from toril.engines.sql.options import ParentLink, StoredOptions, dump_options, load_options
 from toril.engines.sql.schema import STATE_OF, Place, job_id
 from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import QueueRow, Steps, Transaction, keys_of, refusal
@@ -152,7 +152,7 @@ class FlowMember(NamedTuple):
         return self.place == Place.FAILED and not self.running
 
     @property
-    def options(self) -> StoredOptions:
+    def stored(self) -> StoredOptions:
         return load_options(self.options_text)
 
 
@@ -261,10 +261,10 @@ def remove_from_flows(step: QueueChanges) -> None:
     """Jobs are about to be deleted: their parents wait for them no longer, and nothing is known of their children."""
     removed, step.removed_early = step.removed_early, []
     for key, chosen, text in step.tx.all(_SQL["of_keys"], (json.dumps(removed),)):
-        options = load_options(text)
-        if options.parent is not None:
-            step.ended_children.append(ChildEnded(job_id(key, chosen), options.parent, "removed"))
-        if options.parked is not None:
+        stored = load_options(text)
+        if stored.parent is not None:
+            step.ended_children.append(ChildEnded(job_id(key, chosen), stored.parent, "removed"))
+        if stored.parked is not None:
             step.write("orphan", [(key,)])
 
 
@@ -485,12 +485,12 @@ class FlowInsert:
             self._leave_out(node, there)
 
     def _adopt(self, node: FlowNode, parent: JobRef, there: FlowMember) -> None:
-        link = there.options.parent
+        link = there.stored.parent
         if link is not None and (link.queue, link.id) != (parent.queue, parent.id):
             other = member(self._tx, link.queue, link.id)
             if other is not None and not other.job.ended:
                 raise refused("taken", str(node.ref), f"{link.queue}:{link.id}")
-        if node.waits or there.options.parked is not None or node.ref in self.parents:
+        if node.waits or there.stored.parked is not None or node.ref in self.parents:
             raise refused("has_children", str(node.ref), str(parent))
         if there.place == Place.FAILED and not there.running:
             raise refused("has_failed", str(node.ref), str(parent))
@@ -528,7 +528,7 @@ class FlowInsert:
         tx = self._tx
         keys = {ref: self._key(ref) for ref in self.parents}
         for ref, stored in self.parents.items():
-            if stored is not None and stored.options.parked is None:
+            if stored is not None and stored.stored.parked is None:
                 tx.run(_SQL["parked"], (0, stored.key))
                 tx.queue(ref.queue).flows = 1
         numbers = {key: itertools.count(tx.value(_SQL["last_number"], (key,)) + 1) for key in keys.values()}
@@ -575,7 +575,8 @@ def _link(node: FlowNode) -> ParentLink | None:
 
 
 def _text(node: FlowNode) -> str | None:
-    return with_flow(options_of(node.job), parent=_link(node), parked=0 if node.waits else None)
+    job, parked = node.job, 0 if node.waits else None
+    return dump_options(StoredOptions(options=job.options, trace=job.trace, parent=_link(node), parked=parked))
 
 
 def rollback(tx: Transaction, row: QueueRow, limit: int) -> int:

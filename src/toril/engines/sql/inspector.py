@@ -184,7 +184,7 @@ def _rate_opens_at(tx: Transaction, row: QueueRow, rate: RateLimit) -> int | Non
 
 
 def record_of(queue: str, job: StoredJob) -> JobRow:
-    options = load_options(job.options_text)
+    stored = load_options(job.options_text)
     state = STATE_OF[job.place] if job.deadline is None else State.ACTIVE
     return JobRow(
         queue=queue,
@@ -200,15 +200,8 @@ def record_of(queue: str, job: StoredJob) -> JobRow:
         priority=job.priority,
         delay=job.delay,
         due=due_of(job.rank) if state is State.DELAYED else None,
-        backoff=options.backoff,
-        timeout=options.timeout,
         expires_at=job.expires_at,
-        keep_completed=options.keep_completed,
-        keep_failed=options.keep_failed,
-        keep_logs=options.keep_logs,
-        result_ttl=options.result_ttl,
-        breaker=options.breaker,
-        subject=options.subject,
+        options=stored.options,
         metadata=job.metadata,
         checkpoint=job.checkpoint,
         progress=job.progress,
@@ -222,8 +215,8 @@ def record_of(queue: str, job: StoredJob) -> JobRow:
         finished_at=job.finished_at,
         deadline=job.deadline,
         group=job.group_name,
-        unreadable=options.fault,
-        parent=None if options.parent is None else JobRef(options.parent.queue, options.parent.id),
+        unreadable=stored.fault,
+        parent=None if stored.parent is None else JobRef(stored.parent.queue, stored.parent.id),
     )
 
 

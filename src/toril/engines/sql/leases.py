@@ -92,7 +92,7 @@ def _log(tx: Transaction, key: int, line: str) -> None:
     count, options = tx.one(_SQL["logs"], (key,))
     tx.run(_SQL["log"], (key, count + 1, line))
     tx.run(_SQL["count_logs"], (count + 1, key))
-    tx.run(_SQL["trim_logs"], (key, count + 1 - load_options(options).keep_logs))
+    tx.run(_SQL["trim_logs"], (key, count + 1 - load_options(options).options.keep_logs))
 
 
 def recover(tx: Transaction, queue: str, dead: Sequence[Lease], cause: str | None, limit: int) -> Recovered:

@@ -68,12 +68,13 @@ def _prune_aged(step: QueueChanges, limit: int) -> int:
     aged = tx.rows(_AGED, (row.key, tx.now, limit))
     for job in aged:
         if job.place is not None and job.place in {Place.COMPLETED, Place.FAILED}:
-            options = load_options(job.options_text)
+            stored = load_options(job.options_text)
+            options = stored.options
             keep = options.keep_completed if job.place == Place.COMPLETED else options.keep_failed
             if (age := age_ms(keep)) is not None and job.finished_at + age < tx.now:
                 step.leave(job.key, job.place, job.rank)
                 step.delete(job.key, job.chosen, job.logs)
-                if options.parked is not None:
+                if stored.parked is not None:
                     step.write("orphan", [(job.key,)])
         tx.run(_SQL["forget_aged"], (row.key, job.till, job.key))
     step.flush()

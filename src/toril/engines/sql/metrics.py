@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from toril.engines.sql.inspector import queue_view, workers
-from toril.engines.sql.options import DEFAULTS, load_options
+from toril.engines.sql.options import NOTHING_STORED, load_options
 from toril.engines.sql.schema import Held, Place, first_rank, priority_of
 from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import QueueRow, Steps, Transaction
@@ -67,9 +67,9 @@ MINUTE: Final = "m"
 def count_attempt(counted: Counted, job: Held, outcome: Outcome, now: int) -> None:
     """One attempt came back. How long a job waited is known of its first start; a parent waited for its children."""
     text = job.options_text
-    own = DEFAULTS if text is None else load_options(text)
-    if job.starts == 1 and own.parked is None:
-        ready = job.added_at + job.delay if own.ready is None else own.ready
+    stored = NOTHING_STORED if text is None else load_options(text)
+    if job.starts == 1 and stored.parked is None:
+        ready = job.added_at + job.delay if stored.ready is None else stored.ready
         field = f"w{bucket_of(job.started_at - ready)}"
         counted[field] = counted.get(field, 0) + 1
     if type(outcome) not in _UNENDED:
@@ -153,9 +153,9 @@ def _oldest(tx: Transaction, row: QueueRow) -> int | None:
     at the next one of each priority. Parents are passed over, whose time began with the end of their last child."""
     since = []
     for job in _next(tx, row):
-        options = load_options(job.options_text)
-        if options.parked is None:
-            ready = options.ready or job.added_at + (0 if job.starts else job.delay)
+        stored = load_options(job.options_text)
+        if stored.parked is None:
+            ready = stored.ready or job.added_at + (0 if job.starts else job.delay)
             since.append(min(tx.now, max(ready, job.started_at or 0)))
     return min(since, default=None)
 

@@ -3,26 +3,26 @@
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Final, NamedTuple
 
+from toril.codec.new_jobs import made, said
 from toril.model import (
+    DEFAULT_OPTIONS,
     KEEP_ALL,
-    REMOVE,
-    Backoff,
     DeadLetterRow,
     Dedup,
     Failure,
-    Keep,
+    JobOptions,
     NewJob,
     RateLimit,
     TransferJob,
-    check_int,
 )
 
 __all__ = [
-    "DEFAULTS",
+    "NOTHING_STORED",
     "ParentLink",
     "StoredOptions",
+    "dump_again",
     "dump_failure",
     "dump_options",
     "dump_rate",
@@ -31,7 +31,6 @@ __all__ = [
     "load_options",
     "load_rate",
     "options_of",
-    "with_flow",
 ]
 
 
@@ -43,19 +42,12 @@ class ParentLink(NamedTuple):
     policy: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredOptions:
-    """What of a `NewJob` only matters once it runs or ends."""
+    """The options of a job, and what else of it only matters once it runs or ends."""
 
-    backoff: Backoff | None = None
-    timeout: int | None = None
-    keep_completed: Keep = REMOVE
-    keep_failed: Keep = REMOVE
-    keep_logs: int = 1000
-    result_ttl: int | None = None
+    options: JobOptions = DEFAULT_OPTIONS
     dedup: Dedup | None = None
-    breaker: str | None = None
-    subject: str | None = None
     trace: str | None = None
     parent: ParentLink | None = None
     parked: int | None = None  # it has children, and was parked so often with new ones
@@ -71,78 +63,49 @@ class StoredOptions:
         return None if self.parked is None else ""
 
 
-DEFAULTS = StoredOptions()
-_BACKOFF = ("kind", "delay", "cap", "jitter", "strategy")  # what stands before its errors
+NOTHING_STORED: Final = StoredOptions()
 
 
 def options_of(job: NewJob) -> str | None:
     """The text for these options; None where all are the defaults."""
-    if (
-        job.backoff is None
-        and job.timeout is None
-        and job.keep_completed is REMOVE
-        and job.keep_failed is REMOVE
-        and job.result_ttl is None
-        and job.keep_logs == 1000
-        and job.dedup is None
-        and job.breaker is None
-        and job.subject is None
-        and job.trace is None
-    ):
-        return None
-    text = _dump(
-        job.backoff,
-        job.timeout,
-        job.keep_completed,
-        job.keep_failed,
-        job.keep_logs,
-        job.result_ttl,
-        job.dedup,
-        job.breaker,
-        job.subject,
-    )
-    if job.trace is None:
-        return text
-    return json.dumps(json.loads(text or "{}") | {"trace": job.trace})  # one of each job's own is not remembered
+    if job.dedup is None and job.trace is None:
+        return _shared(job.options)
+    return dump_options(StoredOptions(options=job.options, dedup=job.dedup, trace=job.trace))
 
 
-def dump_options(job: DeadLetterRow, ready: int) -> str | None:
+def dump_options(stored: StoredOptions) -> str | None:
+    """The same, with what is the job's own."""
+    shared, own = _shared(stored.options), said(stored)
+    if not own:
+        return shared
+    text = json.dumps(own)
+    return text if shared is None else f"{shared[:-1]}, {text[1:]}"
+
+
+def dump_again(job: DeadLetterRow, ready: int) -> str | None:
     """The text for the options of a job that is stored again."""
-    parent = None if job.parent is None else ParentLink(job.parent.queue, job.parent.id, job.on_failure.value)
-    text = _dump(
-        job.backoff,
-        job.timeout,
-        job.keep_completed,
-        REMOVE,
-        job.keep_logs,
-        job.result_ttl,
-        None,
-        job.breaker,
-        job.subject,
-    )
-    return json.dumps(json.loads(with_flow(text, parent=parent) or "{}") | {"ready": ready})
+    return dump_options(StoredOptions(options=job.options, parent=_link_of(job), ready=ready))
 
 
 def dump_transferred(job: TransferJob) -> str | None:
     """The text for the options of a job that comes from another store. What could not be read there cannot be here."""
     if job.wire is not None and not _is_object(job.wire):
         return job.wire
-    text = _dump(
-        job.backoff,
-        job.timeout,
-        job.keep_completed,
-        job.keep_failed,
-        job.keep_logs,
-        job.result_ttl,
-        job.dedup,
-        job.breaker,
-        job.subject,
+    return dump_options(
+        StoredOptions(
+            options=job.options,
+            dedup=job.dedup,
+            trace=job.trace,
+            parent=_link_of(job),
+            parked=job.parked,
+            deferred=job.deferred,
+            ready=job.ready,
+        )
     )
-    parent = None if job.parent is None else ParentLink(job.parent.queue, job.parent.id, job.on_failure.value)
-    own = {"trace": job.trace, "deferred": job.deferred, "ready": job.ready}
-    said = {name: value for name, value in own.items() if value is not None}
-    text = with_flow(text, parent=parent, parked=job.parked)
-    return json.dumps(json.loads(text or "{}") | said) if said else text
+
+
+def _link_of(job: DeadLetterRow | TransferJob) -> ParentLink | None:
+    return None if job.parent is None else ParentLink(job.parent.queue, job.parent.id, job.on_failure.value)
 
 
 def _is_object(text: str) -> bool:
@@ -152,53 +115,9 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def with_flow(text: str | None, *, parent: ParentLink | None = None, parked: int | None = None) -> str | None:
-    """The text for the same options of a job that has a parent, or children."""
-    if parent is None and parked is None:
-        return text
-    flow = {"parent": parent, "parked": parked}
-    return json.dumps(json.loads(text or "{}") | {name: value for name, value in flow.items() if value is not None})
-
-
 @lru_cache(maxsize=512)
-def _dump(
-    backoff: Backoff | None,
-    timeout: int | None,
-    completed: Keep,
-    failed: Keep,
-    logs: int,
-    ttl: int | None,
-    dedup: Dedup | None,
-    breaker: str | None,
-    subject: str | None,
-) -> str | None:
-    given: dict[str, Any] = {}
-    if backoff is not None:
-        given["backoff"] = [
-            backoff.kind,
-            backoff.delay,
-            backoff.cap,
-            backoff.jitter,
-            backoff.strategy,
-            backoff.on,
-            backoff.give_up_on,
-        ]
-    if timeout is not None:
-        given["timeout"] = timeout
-    if completed != REMOVE:
-        given["keep_completed"] = [completed.count, completed.age]
-    if failed != REMOVE:
-        given["keep_failed"] = [failed.count, failed.age]
-    if logs != DEFAULTS.keep_logs:
-        given["keep_logs"] = logs
-    if ttl is not None:
-        given["result_ttl"] = ttl
-    if dedup is not None:
-        given["dedup"] = [dedup.key, dedup.ttl, dedup.mode]
-    if breaker is not None:
-        given["breaker"] = breaker
-    if subject is not None:
-        given["subject"] = subject
+def _shared(options: JobOptions) -> str | None:
+    given = said(options)
     return json.dumps(given) if given else None
 
 
@@ -207,28 +126,20 @@ def _load(text: str) -> StoredOptions:
     try:
         return _read(json.loads(text) or {})
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        return StoredOptions(keep_failed=KEEP_ALL, fault=f"its stored options cannot be read: {error}")
+        kept = JobOptions(keep_failed=KEEP_ALL)
+        return StoredOptions(options=kept, fault=f"its stored options cannot be read: {error}")
 
 
-def _read(given: dict[str, Any]) -> StoredOptions:
-    backoff = given.get("backoff")
-    if backoff:
-        *plain, on, give_up_on = backoff
-        known = dict(zip(_BACKOFF, plain, strict=True))
-        backoff = Backoff(**known, on=tuple(on), give_up_on=tuple(give_up_on))
-    numbers = {
-        name: check_int(name, given[name], 0, 2**53) for name in ("timeout", "keep_logs", "result_ttl") if name in given
-    }
-    keeps = {name: Keep(*given[name]) for name in ("keep_completed", "keep_failed") if name in given}
-    dedup = Dedup(*given["dedup"]) if "dedup" in given else None
-    texts = {name: given.get(name) for name in ("breaker", "subject", "trace", "parked", "deferred", "ready")}
-    parent = ParentLink(*given["parent"]) if "parent" in given else None
-    return StoredOptions(backoff=backoff, dedup=dedup, parent=parent, **texts, **numbers, **keeps)  # type: ignore[arg-type]
+def _read(given: object) -> StoredOptions:
+    if not isinstance(given, dict):
+        raise TypeError("they are no JSON object")
+    link = given.get("parent")
+    return made(StoredOptions, given if link is None else {**given, "parent": ParentLink(*link)})
 
 
 def load_options(text: str | None) -> StoredOptions:
-    """The options that `options_of` wrote."""
-    return DEFAULTS if text is None else _load(text)
+    """The options that `dump_options` wrote."""
+    return NOTHING_STORED if text is None else _load(text)
 
 
 def dump_failure(failure: Failure) -> str:

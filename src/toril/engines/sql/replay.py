@@ -12,13 +12,14 @@ from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.control import FoundJob, each_job
 from toril.engines.sql.flows import ChildStatus, forgive, member, note_end, rejoin, reopen
 from toril.engines.sql.groups import make_ready
-from toril.engines.sql.options import ParentLink, dump_options, load_failure, load_options
+from toril.engines.sql.options import ParentLink, dump_again, load_failure, load_options
 from toril.engines.sql.schema import Place, first_key, job_key
 from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import Transaction
 from toril.errors import InvalidOption
 from toril.model import (
     BATCH,
+    Backoff,
     Call,
     Cause,
     ControlResult,
@@ -105,9 +106,9 @@ def retry(
 def _join_again(step: QueueChanges, found: FoundJob, along: set[tuple[str, str]]) -> bool:
     """A child is waited for once more. A parent that failed calls its children back; whether it waits for some."""
     tx, job = step.tx, found.job
-    if job.options.parent is not None:
-        rejoin(tx, step.row.name, job.id, job.options.parent)
-    if job.options.parked is None:
+    if job.stored.parent is not None:
+        rejoin(tx, step.row.name, job.id, job.stored.parent)
+    if job.stored.parked is None:
         return False
     forgive(tx, job.key)
     step.flush()  # children that were retried before their parent are seen where they are now
@@ -176,7 +177,7 @@ def _replay(step: QueueChanges, dead: DeadLetterRow, change: Replay, done: list[
             change.attempts or dead.max_attempts,
             dead.priority,
             dead.added_at,
-            dump_options(replace(dead, backoff=change.backoff or dead.backoff), tx.now),
+            dump_again(_with(dead, change.backoff), tx.now),
             dead.metadata,
             dead.checkpoint,
             dead.data if change.data is None else change.data,
@@ -201,6 +202,10 @@ def _replay(step: QueueChanges, dead: DeadLetterRow, change: Replay, done: list[
     step.event(EventKind.WAITING_CHILDREN if waits else EventKind.WAITING, dead.job_id, prev="failed")
     step.arrived()
     return None
+
+
+def _with(dead: DeadLetterRow, backoff: Backoff | None) -> DeadLetterRow:
+    return dead if backoff is None else replace(dead, options=replace(dead.options, backoff=backoff))
 
 
 def _call_back(tx: Transaction, parent: int, done: list[str], retried: set[tuple[str, str]]) -> bool:
@@ -242,7 +247,7 @@ def find_dead_letters(tx: Transaction, ids: Sequence[str]) -> dict[str, DeadLett
 
 
 def dead_letter_of(row: StoredDeadLetter) -> DeadLetterRow:
-    options = load_options(row.options_text)
+    stored = load_options(row.options_text)
     return DeadLetterRow(
         id=row.id,
         queue=row.queue,
@@ -260,15 +265,9 @@ def dead_letter_of(row: StoredDeadLetter) -> DeadLetterRow:
         added_at=row.added_at,
         started_at=row.started_at,
         priority=row.priority,
-        backoff=options.backoff,
-        timeout=options.timeout,
-        keep_completed=options.keep_completed,
-        keep_logs=options.keep_logs,
-        result_ttl=options.result_ttl,
-        parent=None if options.parent is None else JobRef(options.parent.queue, options.parent.id),
-        on_failure=OnFailure.FAIL if options.parent is None else OnFailure(options.parent.policy),
-        breaker=options.breaker,
-        subject=options.subject,
+        options=stored.options,
+        parent=None if stored.parent is None else JobRef(stored.parent.queue, stored.parent.id),
+        on_failure=OnFailure.FAIL if stored.parent is None else OnFailure(stored.parent.policy),
         metadata=row.metadata,
         checkpoint=row.checkpoint,
         progress=row.progress,

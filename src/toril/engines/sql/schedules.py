@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
@@ -247,26 +247,7 @@ def drop_run(step: QueueChanges, schedule: str) -> None:
 
 
 def run_job(schedule: Schedule, slot: int) -> NewJob:
-    job = schedule.job
-    return NewJob(
-        name=job.name,
-        data=job.data,
-        id=run_id(schedule.id, slot),
-        due=slot,
-        priority=job.priority,
-        attempts=job.attempts,
-        backoff=job.backoff,
-        timeout=job.timeout,
-        expires=job.expires,
-        keep_completed=job.keep_completed,
-        keep_failed=job.keep_failed,
-        keep_logs=job.keep_logs,
-        result_ttl=job.result_ttl,
-        metadata=job.metadata,
-        breaker=job.breaker,
-        subject=job.subject,
-        group=job.group,
-    )
+    return replace(schedule.job, id=run_id(schedule.id, slot), due=slot, dedup=None, trace=None)
 
 
 def timing_of(schedule: Schedule) -> str:

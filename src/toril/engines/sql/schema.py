@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from toril.engines.sql.options import DEFAULTS, StoredOptions, load_options
+from toril.engines.sql.options import NOTHING_STORED, StoredOptions, load_options
 from toril.model import RunStatus
 from toril.model.states import State
 
@@ -163,8 +163,8 @@ class JobFacts(NamedTuple):
         return job_id(self.key, self.chosen)
 
     @property
-    def options(self) -> StoredOptions:
-        return DEFAULTS if self.options_text is None else load_options(self.options_text)
+    def stored(self) -> StoredOptions:
+        return NOTHING_STORED if self.options_text is None else load_options(self.options_text)
 
 
 _FACTS: Final = len(JobFacts._fields)

@@ -56,8 +56,8 @@ def complete(step: QueueChanges, ended: Sequence[tuple[Held, str, Completed]]) -
         text = row.options_text
         subject = flow = None
         if text is not None:
-            own = load_options(text)
-            subject, flow = own.subject, own.flow
+            stored = load_options(text)
+            subject, flow = stored.options.subject, stored.flow
         runs.append(
             (
                 number,
@@ -86,16 +86,16 @@ def complete(step: QueueChanges, ended: Sequence[tuple[Held, str, Completed]]) -
 
 
 def _retain(step: QueueChanges, job: JobFacts, identity: str, result: str) -> None:
-    options = job.options
-    if options.parent is not None:
-        step.ended_children.append(ChildEnded(identity, options.parent, "completed", result))
-    if options.dedup is not None and options.dedup.key is not None:
-        step.ended_keys.append((job.key, options.dedup.key))
+    stored, options = job.stored, job.stored.options
+    if stored.parent is not None:
+        step.ended_children.append(ChildEnded(identity, stored.parent, "completed", result))
+    if stored.dedup is not None and stored.dedup.key is not None:
+        step.ended_keys.append((job.key, stored.dedup.key))
     if options.result_ttl is not None:
         until = step.tx.now + options.result_ttl
         step.write("result", [(step.row.key, identity, until, "completed", result)])
     if options.keep_completed.count == 0:
-        if options.parked is not None:
+        if stored.parked is not None:
             step.write("orphan", [(job.key,)])
         step.delete(job.key, job.chosen, job.logs)
     else:

@@ -214,8 +214,8 @@ def content_of(text: str) -> TransferItem:
 
 def _job(queue: str, row: list[Any], lines: list[str], children: list[Any], keys: list[Any]) -> TransferJob:
     job = ExportedRow._make(row)
-    options = load_options(job.options_text)
-    parent = options.parent
+    stored = load_options(job.options_text)
+    parent = stored.parent
     return TransferJob(
         queue=queue,
         id=job.id,
@@ -243,26 +243,19 @@ def _job(queue: str, row: list[Any], lines: list[str], children: list[Any], keys
         stall_cause=job.stall_cause,
         result=job.result,
         group=job.group_name,
-        backoff=options.backoff,
-        timeout=options.timeout,
-        keep_completed=options.keep_completed,
-        keep_failed=options.keep_failed,
-        keep_logs=options.keep_logs,
-        result_ttl=options.result_ttl,
-        dedup=options.dedup,
-        breaker=options.breaker,
-        subject=options.subject,
-        trace=options.trace,
+        options=stored.options,
+        dedup=stored.dedup,
+        trace=stored.trace,
         parent=None if parent is None else JobRef(parent.queue, parent.id),
         on_failure=OnFailure.FAIL if parent is None else OnFailure(parent.policy),
-        parked=options.parked,
-        deferred=options.deferred,
-        ready=options.ready,
+        parked=stored.parked,
+        deferred=stored.deferred,
+        ready=stored.ready,
         logs=tuple(lines),
         errors=load_errors(job.errors),
         children=_children(children),
         held=_owned_key(StoredKey._make(keys[0])) if keys else None,
-        wire=None if options.fault is None else job.options_text,
+        wire=None if stored.fault is None else job.options_text,
     )
 
 

@@ -13,7 +13,7 @@ from toril.engines.sql.dead_letters import keep_dead_letters
 from toril.engines.sql.dedup import owner_of
 from toril.engines.sql.inspector import StoredRun
 from toril.engines.sql.metrics import add_to_slice
-from toril.engines.sql.options import dump_failure, dump_options, dump_rate, dump_transferred
+from toril.engines.sql.options import dump_again, dump_failure, dump_rate, dump_transferred
 from toril.engines.sql.schedules import drop_run, run_job, timing_of
 from toril.engines.sql.schema import Place, finished_rank, first_key, job_key, run_key
 from toril.engines.sql.statements import query, statement, statements
@@ -284,7 +284,7 @@ class _Import:
         self._put_children(key, job.children)
         if job.children or job.parked is not None or job.parent is not None:
             row.flows = 1
-        keep = job.keep_completed if job.state is State.COMPLETED else job.keep_failed
+        keep = job.options.keep_completed if job.state is State.COMPLETED else job.options.keep_failed
         if job.state in {State.COMPLETED, State.FAILED} and (age := age_ms(keep)) is not None:
             step.write("age", [(row.key, (job.finished_at or 0) + age + 1, key)])
         if job.held is not None and owner_of(tx, row, job.held.key) is None:
@@ -325,7 +325,7 @@ class _Import:
                 dead.added_at,
                 dead.started_at,
                 dead.priority,
-                dump_options(dead, dead.failed_at),
+                dump_again(dead, dead.failed_at),
                 dead.metadata,
                 dead.checkpoint,
                 dead.progress,

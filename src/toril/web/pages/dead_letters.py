@@ -139,11 +139,11 @@ async def letter(asking: PageRequest) -> dict[str, Any]:
     covered = document["data"] != stored(found.data)  # by a mask, or by the app's own rule
     job, record = asking.app.dead_letters.as_job(found), job_of(found)
     return {
-        "title": found.name, "letter": document, "fits": fits, "covered": covered, "backoff": found.backoff,
+        "title": found.name, "letter": document, "fits": fits, "covered": covered, "backoff": found.options.backoff,
         "ids": json.dumps({"ids": [found.id]}), "text": json.dumps(document["data"], indent=2, ensure_ascii=False),
         "queue": found.queue, "id": found.job_id, "looks": EVERY, "attempts": await attempts_of(job),
         "lines": await log_of(job), "progress": progress_of(document["progress"]),
-        "by_subject": quoted("subject", found.subject or ""), "tree": await flow_of(asking, job, record),
+        "by_subject": quoted("subject", found.options.subject or ""), "tree": await flow_of(asking, job, record),
         "failed": await failed_children(asking.app, job),
     }  # fmt: skip
 

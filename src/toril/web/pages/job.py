@@ -262,7 +262,7 @@ async def job(asking: PageRequest) -> dict[str, Any]:
         "why": explained(await queue.why(record.id), record, view, workers, now),
         "attempts": await attempts_of(found), "progress": progress_of(document["progress"]),
         "tree": await flow_of(asking, found, record),
-        "facts": _facts(record), "by_subject": quoted("subject", record.subject or ""),
+        "facts": _facts(record), "by_subject": quoted("subject", record.options.subject or ""),
         "size": len(record.data.encode()), "usual": _usual(asking, queue.name),
         "again": _again(document, record), "mark": f"{record.state} {record.attempts_made} {record.starts}",
         "gone": None, "looks": EVERY,
@@ -289,7 +289,7 @@ def _seen(asking: PageRequest, record: JobRow, event: EventRow) -> EventRow:
 
 def _facts(record: JobRow) -> list[tuple[str, str, str]]:
     """What was set for it, and what it is held to: name, text, and how it looks."""
-    backoff = record.backoff
+    options = record.options
     facts = [
         ("Worker", record.worker or "", "code"),
         ("Group", record.group or "", ""),
@@ -297,10 +297,10 @@ def _facts(record: JobRow) -> list[tuple[str, str, str]]:
         ("Attempts", _attempts(record), ""),
         ("Stalls", str(record.stalls) if record.stalls else "", ""),
         ("Fence", str(record.fence) if record.fence else "", ""),
-        ("Timeout", span(record.timeout) if record.timeout else "", ""),
-        ("Backoff", _backoff(backoff), ""),
-        ("Subject", record.subject or "", "code"),
-        ("Breaker", record.breaker or "", "code"),
+        ("Timeout", span(options.timeout) if options.timeout else "", ""),
+        ("Backoff", _backoff(options.backoff), ""),
+        ("Subject", options.subject or "", "code"),
+        ("Breaker", options.breaker or "", "code"),
         ("Parent", str(record.parent) if record.parent else "", "code"),
         ("Told to stop", record.cancelling or "", ""),
         ("Unreadable", record.unreadable or "", ""),
