@@ -1,4 +1,4 @@
-"""Writes docs/capabilities.md: what Toril can do, in our own words, and the tests that show it.
+"""Writes docs/capabilities.md: what Toril can do, and the tests that show it.
 
     python -m tools.capabilities            say whether the page is up to date
     python -m tools.capabilities --write    write it
@@ -61,14 +61,17 @@ def page() -> str:
     lines = [
         "# What Toril can do",
         "",
-        "Made by `make capabilities` from the marks on the tests; the sentences are in `capabilities.toml`.",
+        "Each capability, with the files of the tests that show it. A mark with the number of the row, such as",
+        '`@pytest.mark.covers("R016")`, stands before each of these tests.',
+        "",
         f"Tests show {len(shown)} of the {len(OWED)} rows R and X; the others are [listed](#not-shown-by-a-test) with",
-        "the reason. Faults and bad input are in [reliability.md](reliability.md).",
+        "the reason. Faults and bad input are in the [catalogue](reliability.md#catalogue). `make capabilities` writes",
+        "this page from the marks and from the sentences in `capabilities.toml`.",
     ]
     for section, rows in sentences().items():
         present = {row: text for row, text in rows.items() if row in covered and row[0] not in ELSEWHERE}
         if present:
-            lines += ["", f"## {section}", "", "| row | what | shown by |", "|---|---|---|"]
+            lines += ["", f"## {section}", "", "| row | what | tests |", "|---|---|---|"]
             lines += [
                 f"| {row} | {text} | {links(covered[row])} |" for row, text in sorted(present.items(), key=_order)
             ]
@@ -84,9 +87,8 @@ def _order(item: tuple[str, str]) -> tuple[str, int]:
 
 
 def links(tests: list[str]) -> str:
-    named = [f"[{test.partition('::')[2].removeprefix('test_').replace('_', ' ')}](../{test.partition('::')[0]})"
-             for test in tests]  # fmt: skip
-    return "<br>".join(named)
+    files = dict.fromkeys(test.partition("::")[0] for test in tests)
+    return "<br>".join(f"[`{file}`](../{file})" for file in files)
 
 
 def main() -> int:

@@ -20,8 +20,8 @@ BEGIN, END = "<!-- catalogue: written by tools/catalogue.py -->", "<!-- end of t
 ROWS: Final[dict[str, tuple[str, list[str]]]] = {
     "F": ("Faults", [f"F{number:02}" for number in range(1, 131)]),
     "B": ("Bad input", [f"B{number:02}" for number in range(1, 125)]),
-    "P": ("Faults that another queue was seen to have", [f"P{n}" for n in range(1, 27) if n not in (18, 19, 23)]),
-    "Q": ("Where BullMQ does otherwise than one might think", [f"Q{number}" for number in range(1, 8)]),
+    "P": ("Faults that other queues had", [f"P{n}" for n in range(1, 27) if n not in (18, 19, 23)]),
+    "Q": ("Where BullMQ may surprise you", [f"Q{number}" for number in range(1, 8)]),
 }
 
 
@@ -32,7 +32,7 @@ def catalogue() -> str:
     parts = ["| | rows | shown by a test |", "|---|---|---|"]
     parts += [f"| {title} | {len(rows)} | {sum(row in covered for row in rows)} |" for title, rows in ROWS.values()]
     for title, rows in ROWS.values():
-        parts += ["", f"### {title}", "", "| row | what happens | shown by |", "|---|---|---|"]
+        parts += ["", f"### {title}", "", "| row | what happens | tests |", "|---|---|---|"]
         for row in rows:
             shown = links(covered[row]) if row in covered else f"no test: {why.get(row, '?')}"
             parts.append(f"| {row} | {said.get(row, 'not yet said')} | {shown} |")
