@@ -333,9 +333,16 @@ class QueueChanges:
 
     def write_events(self) -> None:
         """Write what happened to the queue's events."""
+        row, tx, rows = self.row, self.tx, []
+        base, before = first_key(row.key), row.events
         for kind, jobs, details in self._events:
-            self._flush_events(kind, jobs, details)
+            row.events += len(jobs)
+            detail = json.dumps(details) if details else None
+            rows.append((base + row.events, tx.now, kind.value, len(jobs), json.dumps(jobs), detail))
         self._events = []
+        tx.run_all(_SQL["event"], rows)
+        if before // _TRIM_SLACK != row.events // _TRIM_SLACK and row.events > EVENTS:
+            tx.run(_SQL["trim_events"], (base, base + row.events - EVENTS))
 
     def make_writes(self) -> None:
         for name, rows in self._writes.items():
@@ -382,12 +389,3 @@ class QueueChanges:
                 tx.run(_SQL["trim_runs"], (run_key(row.key, ending, 0), run_key(row.key, ending, trimmed)))
         tx.notify(f"={row.name}")
         self._ended = _NONE_ENDED.copy()
-
-    def _flush_events(self, kind: EventKind, jobs: list[str | None], details: dict[str, list[str]]) -> None:
-        row, tx = self.row, self.tx
-        base, before = first_key(row.key), row.events
-        row.events += len(jobs)
-        detail = json.dumps(details) if details else None
-        tx.run(_SQL["event"], (base + row.events, tx.now, kind.value, len(jobs), json.dumps(jobs), detail))
-        if before // _TRIM_SLACK != row.events // _TRIM_SLACK and row.events > EVENTS:
-            tx.run(_SQL["trim_events"], (base, base + row.events - EVENTS))

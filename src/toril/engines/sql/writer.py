@@ -163,8 +163,9 @@ class Writer:
         try:
             self.database.begin(connection)
             for step in steps:
-                self._step(connection, tx, step)
-            connection.execute("COMMIT")
+                self._step(connection, tx, step, alone=len(steps) == 1)
+            if connection.in_transaction:  # else a step that is alone has failed
+                connection.execute("COMMIT")
         except self.database.faults as error:
             return self._broken(steps, error)
         except EngineUnavailable as error:
@@ -183,10 +184,12 @@ class Writer:
         if self._ready_to_write([step]) and not self._refuses(step):
             self._together([step])
 
-    def _step(self, connection: SqlConnection, tx: Transaction, step: PendingStep[Any]) -> None:
-        """One step. What it raises is its own; only the driver's errors concern the whole transaction."""
+    def _step(self, connection: SqlConnection, tx: Transaction, step: PendingStep[Any], *, alone: bool) -> None:
+        """One step. What it raises is its own; only the driver's errors concern the whole transaction. A step that is
+        `alone` in it needs no savepoint."""
         tx.now = self._clock.now() if step.now is None else step.now
-        connection.execute("SAVEPOINT step")
+        if not alone:
+            connection.execute("SAVEPOINT step")
         try:
             answer = step.op(tx)
             tx.save()
@@ -194,11 +197,15 @@ class Writer:
             raise
         except Exception as error:
             tx.rollback()
-            connection.execute("ROLLBACK TO step")
-            connection.execute("RELEASE step")
+            if alone:
+                connection.execute("ROLLBACK")
+            else:
+                connection.execute("ROLLBACK TO step")
+                connection.execute("RELEASE step")
             step.error = error
         else:
-            connection.execute("RELEASE step")
+            if not alone:
+                connection.execute("RELEASE step")
             step.answer, step.error = answer, None
 
     def _broken(self, steps: Sequence[PendingStep[Any]], error: Exception) -> bool:

@@ -174,7 +174,7 @@ class _Sender:
     """Sends to all sockets in the folder. Used by the thread that commits, and by no other."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
-        self._folder = folder
+        self._folder = str(folder)
         self._clock = clock
         self._paths = _Paths(folder)
         self._socket = _datagrams()
@@ -192,7 +192,7 @@ class _Sender:
     def _names(self) -> list[str]:
         """The sockets that are there now. The folder is read only when it has changed."""
         try:
-            changed = self._folder.stat().st_mtime_ns
+            changed = os.stat(self._folder).st_mtime_ns  # noqa: PTH116 - each commit does this
             seen = self._seen
             # Where it was read soon after a change, there may have been another one with the same time.
             if seen is None or seen[0] != changed or seen[1] - changed / 1e9 < _SETTLED:
@@ -219,7 +219,7 @@ class _Sender:
             return
 
     def _remove(self, name: str) -> None:
-        path = self._folder / name
+        path = Path(self._folder, name)
         with suppress(OSError):
             if stat.S_ISSOCK(path.lstat().st_mode):
                 path.unlink()
