@@ -65,7 +65,7 @@ FLEET_BUGS: dict[str, Edit] = {
     "a retry is not counted": Edit("lib/settle.lua", "job.made + 1, unpack", "job.made, unpack", 0, "I6"),
     "a retry comes at once": Edit("lib/settle.lua", "line.delay(id, now + delay)", "line.delay(id, now)", 1, "I1"),
     "a wish to stop is forgotten": Edit("lib/settle.lua", "if job.cancelling and", "if false and", 47, "I15"),
-    "a stall is not counted": Edit("recover.lua", "(as_number(f[5]) or 0) + 1", "(as_number(f[5]) or 0)", 1, "I6"),
+    "a stall is not counted": Edit("recover.lua", "(f[5]) or 0) + 1", "(f[5]) or 0)", 1, "I6"),
     "a failed job is gone": Edit(
         "lib/finish.lua", "    dead_letters.add(id, job, cause, shown, fields)\n", "", 0, "letters"
     ),

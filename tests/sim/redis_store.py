@@ -207,7 +207,7 @@ class RedisStore:
     def stray_keys(self) -> list[str]:
         base, ask = f"{self._address.prefix}:{QUEUE}:", self._client.execute_command
         found = []
-        for key in ask("KEYS", f"{base}{KEYS['dedup']}:*"):
+        for key in ask("KEYS", f"{base}{KEYS['dedup']}*"):
             owner = ask("GET", key)
             if ask("PTTL", key) == -1 and not self.unfinished([owner]):
                 found.append(f"key {key} is owned by {owner}, which is gone or has ended")

@@ -263,8 +263,8 @@ class Walk:
                 continue
             if rest.endswith(KEYS["lock"]):
                 faults.append(_of_key(FaultKind.LOCK, queue, rest.removesuffix(KEYS["lock"]), key))
-            elif rest.startswith(KEYS["dedup"] + ":"):
-                faults.append(_of_key(FaultKind.DEDUP, queue, rest.removeprefix(KEYS["dedup"] + ":"), key))
+            elif rest.startswith(KEYS["dedup"]):
+                faults.append(_of_key(FaultKind.DEDUP, queue, rest.removeprefix(KEYS["dedup"]), key))
             elif may_be_id(rest) and self._may_be_lost(queue, rest):
                 jobs.setdefault(queue, []).append(rest)
 

@@ -47,8 +47,9 @@ KEYS: Final = {
     "limiter": "limiter",  # string: starts in the fixed window
     "events": "events",  # stream
     "repeat": "repeat",  # zset: schedulers -> time of their current run, whose job is `repeat:<scheduler>:<time>`
-    "dedup": "de",  # + ":" + key, string: the job that owns the key
-    "dedup_next": "dn",  # + ":" + key, hash: the job that is made when the owner ends
+    "schedule": "repeat:",  # + scheduler, hash: what it makes, and when
+    "dedup": "de:",  # + key, string: the job that owns the key
+    "dedup_next": "dn:",  # + key, hash: the job that is made when the owner ends
     "metrics_completed": "metrics:completed",  # hash: count, prevTS, prevCount; and with `:data` a list by minute
     "metrics_failed": "metrics:failed",
     "metrics_data": ":data",  # after either of these

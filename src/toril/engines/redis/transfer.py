@@ -575,7 +575,7 @@ class RedisTransfers:
 
     async def _keys(self, queue: str) -> list[str]:
         """The queue's deduplication keys, which stand in no list."""
-        first = f"{self._runner.base(queue)}{KEYS['dedup']}:"
+        first = f"{self._runner.base(queue)}{KEYS['dedup']}"
         cursor, found = "0", []
         while True:
             cursor, keys = await self._runner.client.ask(

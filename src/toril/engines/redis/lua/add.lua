@@ -80,7 +80,7 @@ local mistake = context.wrong('list', K.wait, K.active) or context.wrong('stream
 if mistake then return mistake end
 
 local own = call('HMGET', P .. K.toril, F.max_waiting, F.grouped, F.groups_set, F.groups_declared)
-groups.configure(own[2], own[3], own[4])
+groups.settings = {own[2], own[3], own[4]}
 mistake = groups.wrong()
 if mistake then return mistake end
 local fresh, taken, of_groups = count, {}, {}

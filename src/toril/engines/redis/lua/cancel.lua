@@ -14,7 +14,7 @@ return control.change(5, function(id, state)
     return 'asked'
   end
   places.leave(id, state)
-  local job = {name = f[1], added = f[2], started = f[3], made = as_number(f[4]) or 0, stalls = as_number(f[5]) or 0, worker = f[6],
+  local job = {name = f[1], added = f[2], started = f[3], made = context.number(f[4]) or 0, stalls = context.number(f[5]) or 0, worker = f[6],
     options = f[7], parent = f[8], parked = f[9]}
   finish.fail(id, job, 'cancelled', reason, 'JobCancelled', '', reason:sub(1, 1024), #reason <= 1024)
   return 'done'

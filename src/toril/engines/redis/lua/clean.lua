@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; limit, state, grace
 -- Returns ids, 1 if there may be more
 -- Events  cleaned
--- uses calls queue jobs groups parents sweep
+-- uses calls queue jobs groups parents schedules sweep
 local before = calls.recall()
 if before then return before end
 local mistake = context.wrong('list', K.wait)
@@ -14,7 +14,7 @@ local limit, state, cutoff = tonumber(ARGV[4]), ARGV[5], now - tonumber(ARGV[6])
 
 local function is_younger(id)
   local added = call('HGET', P .. id, F.added_at)
-  return (as_number(added) or 0) > cutoff or sweep.is_current_run(id)
+  return (context.number(added) or 0) > cutoff or schedules.is_current_run(id)
 end
 
 if state == 'completed' or state == 'failed' then

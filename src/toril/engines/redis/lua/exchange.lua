@@ -17,7 +17,7 @@ leases.prepare()
 local answer = fast_path.run(want, count)
 if answer then return answer end
 -- then line groups places finish settle claim
-groups.configure(queue.own[5], queue.own[6], queue.own[7])
+groups.settings = {queue.own[5], queue.own[6], queue.own[7]}
 line.count()
 local batch = settle.check(count)
 local writes = batch.writes

@@ -28,12 +28,12 @@ end
 local function ownerless()
   local found = {}
   for i = 5, #ARGV do
-    local name = P .. K.dedup .. ':' .. ARGV[i]
+    local name = P .. K.dedup .. ARGV[i]
     local owner, left = redis.pcall('GET', name), redis.pcall('PTTL', name)
     if type(owner) == 'string' and left > 0 and call('EXISTS', P .. owner) == 0 then
       local till = tonumber(call('HGET', P .. K.toril, 'de:' .. ARGV[i]) or nil) or now + left
       found[#found + 1] = {ARGV[i], owner, string.format('%.0f', till)}
-      call('DEL', name, P .. K.dedup_next .. ':' .. ARGV[i])
+      call('DEL', name, P .. K.dedup_next .. ARGV[i])
       call('HDEL', P .. K.toril, 'de:' .. ARGV[i])
     end
   end

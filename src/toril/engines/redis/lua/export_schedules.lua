@@ -12,7 +12,7 @@ if mistake then return mistake end
 
 local function remove(schedule)
   call('ZREM', P .. K.repeat, schedule)
-  call('DEL', schedules.hash(schedule))
+  call('DEL', P .. K.schedule .. schedule)
   call('HDEL', schedules.own, schedule, 'paused:' .. schedule, 'over:' .. schedule, 'last:' .. schedule)
 end
 
@@ -27,7 +27,7 @@ end
 local function take_schedule(schedule, slot)
   local run, last = schedules.run_id(schedule, slot), call('HGET', schedules.own, 'last:' .. schedule)
   local row = {schedule, string.format('%.0f', slot), schedules.is_flagged(schedule, 'paused') and 1 or 0,
-    schedules.is_flagged(schedule, 'over') and 1 or 0, 0, call('HGET', schedules.own, schedule), call('HMGET', schedules.hash(schedule), F.schedule_fields)}
+    schedules.is_flagged(schedule, 'over') and 1 or 0, 0, call('HGET', schedules.own, schedule), call('HMGET', P .. K.schedule .. schedule, F.schedule_fields)}
   local state = export.standing(run)
   local waits = (state == 'waiting' or state == 'prioritized' or state == 'delayed') and call('HGET', P .. run, F.starts) == false
   if state == 'active' or (last and export.standing(last) == 'active') then return end
@@ -36,7 +36,7 @@ local function take_schedule(schedule, slot)
   if waits then schedules.drop_run(schedule) end
   remove(schedule)
   call('SADD', P .. K.departed, schedule)
-  export.add({'schedule', ARGV[2], row, waits and 1 or 0, started})
+  export.items[#export.items + 1] = {'schedule', ARGV[2], row, waits and 1 or 0, started}
   export.taken = export.taken + 1
 end
 

@@ -26,7 +26,7 @@ for _, each in ipairs(results) do
 end
 for _, each in ipairs(keys) do
   local left = tonumber(each[3]) - now
-  if left > 0 and call('SET', P .. K.dedup .. ':' .. each[1], each[2], 'PX', string.format('%.0f', left + slack), 'NX') and slack > 0 then
+  if left > 0 and call('SET', P .. K.dedup .. each[1], each[2], 'PX', string.format('%.0f', left + slack), 'NX') and slack > 0 then
     call('HSET', P .. K.toril, 'de:' .. each[1], each[3])
   end
 end

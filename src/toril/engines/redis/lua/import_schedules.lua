@@ -12,7 +12,7 @@ local function keeps_another_time(schedule, fields)
   local given = {}
   for i = 1, #fields, 2 do given[fields[i]] = fields[i + 1] end
   for _, name in ipairs({F.pattern, F.every, F.tz}) do
-    if (call('HGET', schedules.hash(schedule), name) or nil) ~= (given[name] or nil) then return true end
+    if (call('HGET', P .. K.schedule .. schedule, name) or nil) ~= (given[name] or nil) then return true end
   end
   return false
 end
@@ -25,8 +25,8 @@ local function put_schedule(s)
   if schedules.slot(schedule) and keeps_another_time(schedule, s[6]) then return end
   schedules.drop_run(schedule)
   queue.register(s[1])
-  call('DEL', schedules.hash(schedule))
-  call('HSET', schedules.hash(schedule), F.made, s[4], unpack(s[6]))
+  call('DEL', P .. K.schedule .. schedule)
+  call('HSET', P .. K.schedule .. schedule, F.made, s[4], unpack(s[6]))
   call('HSET', schedules.own, schedule, s[5])
   call('HDEL', schedules.own, 'paused:' .. schedule, 'over:' .. schedule, 'last:' .. schedule)
   if s[8] == 1 then call('HSET', schedules.own, 'paused:' .. schedule, 1) end

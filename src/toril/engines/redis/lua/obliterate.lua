@@ -28,7 +28,7 @@ end
 jobs.flush_deleted()
 parents.flush()
 if #sweep.ids < limit and known then
-  for _, scheduler in ipairs(call('ZRANGE', P .. K.repeat, 0, -1)) do call('DEL', P .. K.repeat .. ':' .. scheduler) end
+  for _, scheduler in ipairs(call('ZRANGE', P .. K.repeat, 0, -1)) do call('DEL', P .. K.schedule .. scheduler) end
   for _, name in ipairs({K.id, K.meta, K.active, K.pc, K.marker, K.stalled, K.stalled_check, K.limiter, K.events, K.repeat,
     K.metrics_completed, K.metrics_failed, K.toril, K.deadlines, K.suspects, K.starts, K.runs_completed, K.runs_failed, K.runs_cancelled,
     K.results, K.results_till, K.ages, K.schedules, K.building, K.parked, K.seats, K.put_off, K.ring, K.till, K.group_starts,

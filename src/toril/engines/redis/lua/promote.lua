@@ -8,7 +8,7 @@ return control.change(4, function(id, state)
   if state ~= 'delayed' then return '' end
   places.leave(id, state)
   call('HSET', P .. id, F.delay, 0)
-  places.to_back(id, as_number(call('HGET', P .. id, F.priority), N.lowest_priority) or 0)
+  places.to_back(id, context.number(call('HGET', P .. id, F.priority), N.lowest_priority) or 0)
   queue.event('waiting', 'jobId', id, 'prev', 'delayed')
   return 'done'
 end)

@@ -22,7 +22,7 @@ local function is_over(id, state, option)
   local f = call('ZSCORE', P .. state, id) and call('HMGET', P .. id, F.finished_at, F.opts)
   if not f or not f[1] then return false end
   local _, age = jobs.retention(jobs.options(f[2])[option])
-  return age and (as_number(f[1]) or 0) + age < now
+  return age and (context.number(f[1]) or 0) + age < now
 end
 
 local aged = call('ZRANGEBYSCORE', P .. K.ages, '-inf', now, 'LIMIT', 0, limit)

@@ -21,8 +21,8 @@ local function recover(id, back)
   call('SREM', P .. K.stalled, id)
   if not f[1] then return end
   metrics.count(F.taken_back)
-  local stalls, alone, allowed = (as_number(f[5]) or 0) + 1, (f[8] or '0 0 1'):match('^%d+ (%d) (%d+)')
-  local job = {name = f[1], added = f[2], started = f[3], made = as_number(f[4]) or 0, stalls = stalls, worker = f[6], options = f[7],
+  local stalls, alone, allowed = (context.number(f[5]) or 0) + 1, (f[8] or '0 0 1'):match('^%d+ (%d) (%d+)')
+  local job = {name = f[1], added = f[2], started = f[3], made = context.number(f[4]) or 0, stalls = stalls, worker = f[6], options = f[7],
     parent = f[10], group = f[11], parked = f[14]}
   allowed = tonumber(allowed) or 1
   call('HSET', P .. id, F.stalls, stalls)

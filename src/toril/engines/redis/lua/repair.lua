@@ -44,12 +44,12 @@ function REPAIR.orphan(id)
     call('ZADD', P .. K.waiting_children, NOW, id)
     return queue.event('waiting-children', 'jobId', id)
   end
-  local due = (as_number(f[3]) or 0) + (as_number(f[4]) or 0)
+  local due = (context.number(f[3]) or 0) + (context.number(f[4]) or 0)
   if due > now then
     line.delay(id, due)
     queue.event('delayed', 'jobId', id, 'delay', due)
   else
-    places.to_back(id, as_number(f[2], N.lowest_priority) or 0)
+    places.to_back(id, context.number(f[2], N.lowest_priority) or 0)
     queue.event('waiting', 'jobId', id)
   end
 end
@@ -91,7 +91,7 @@ function REPAIR.stuck_parent(id)
 end
 
 -- As if its owner ended now: a job that was kept for that moment is made.
-function REPAIR.stale_dedup(key) dedup.release(key, call('GET', dedup.key(key))) end
+function REPAIR.stale_dedup(key) dedup.release(key, call('GET', P .. K.dedup .. key)) end
 
 function REPAIR.stale_suspect(id) call('ZREM', P .. K.suspects, id) end
 

@@ -11,7 +11,7 @@ local mistake = context.wrong('stream', K.events) or context.wrong('zset', K.dea
 if mistake then return mistake end
 
 local function write_log(id, text)
-  local keep = as_number(jobs.options(call('HGET', P .. id, F.opts)).kl) or 1000
+  local keep = context.number(jobs.options(call('HGET', P .. id, F.opts)).kl) or 1000
   local key = P .. id .. K.logs
   if keep > 0 then
     call('RPUSH', key, text)

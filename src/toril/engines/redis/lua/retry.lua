@@ -14,7 +14,7 @@ return control.change(4, function(id, state)
   if state == 'failed' and replay.children(P .. id) then
     replay.into_line(P, id, true)
   else
-    places.to_back(id, as_number(call('HGET', P .. id, F.priority), N.lowest_priority) or 0)
+    places.to_back(id, context.number(call('HGET', P .. id, F.priority), N.lowest_priority) or 0)
     queue.event('waiting', 'jobId', id, 'prev', state)
   end
   return 'done'

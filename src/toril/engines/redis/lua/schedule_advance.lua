@@ -14,7 +14,7 @@ if to and call('EXISTS', P .. schedules.run_id(schedule, to)) == 1 then return '
 
 call('HDEL', schedules.own, 'paused:' .. schedule)
 if to then
-  local made = tonumber(call('HGET', schedules.hash(schedule), F.made) or nil) or 1
+  local made = tonumber(call('HGET', P .. K.schedule .. schedule, F.made) or nil) or 1
   schedules.make_run(schedule, to, verb == 'resume' and made or made + 1)
 else
   call('HSET', schedules.own, 'over:' .. schedule, 1)

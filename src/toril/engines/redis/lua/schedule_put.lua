@@ -16,9 +16,9 @@ local waits, paused = before == slot and schedules.is_waiting(id), schedules.is_
 if not waits and (call('EXISTS', P .. id) == 1 or (before == slot and not paused)) then return 'taken' end
 
 schedules.drop_run(schedule)
-local count = tonumber(call('HGET', schedules.hash(schedule), F.made) or nil) or 1
-call('DEL', schedules.hash(schedule))
-call('HSET', schedules.hash(schedule), F.made, count, unpack(ARGV, 7))
+local count = tonumber(call('HGET', P .. K.schedule .. schedule, F.made) or nil) or 1
+call('DEL', P .. K.schedule .. schedule)
+call('HSET', P .. K.schedule .. schedule, F.made, count, unpack(ARGV, 7))
 call('HSET', schedules.own, schedule, ARGV[6])
 call('HDEL', schedules.own, 'over:' .. schedule)
 queue.register(ARGV[2])

@@ -28,7 +28,7 @@ for _, schedule in ipairs(chosen) do
   end
   if verb ~= 'pause' then
     call('ZREM', P .. K.repeat, schedule)
-    call('DEL', schedules.hash(schedule))
+    call('DEL', P .. K.schedule .. schedule)
     call('HDEL', schedules.own, schedule, 'paused:' .. schedule, 'over:' .. schedule, 'last:' .. schedule)
   end
 end

@@ -15,7 +15,7 @@ for _, schedule in ipairs(ids) do
     local last = call('HGET', schedules.own, 'last:' .. schedule)
     local busy = last and schedules.is_unfinished(last)
     found[#found + 1] = {schedule, string.format('%.0f', slot), paused and 1 or 0, over and 1 or 0, busy and 1 or 0,
-      call('HGET', schedules.own, schedule), call('HMGET', schedules.hash(schedule), F.schedule_fields)}
+      call('HGET', schedules.own, schedule), call('HMGET', P .. K.schedule .. schedule, F.schedule_fields)}
     if overdue and #found >= tonumber(ARGV[3]) then break end
   end
 end

@@ -32,7 +32,7 @@ local schedulers = call('ZCARD', P .. K.repeat)
 local asked = math.min(schedulers, most)
 if asked > 0 then
   own = own + math.floor(schedulers / asked * some(schedulers, asked, function(i)
-    return size(P .. K.repeat .. ':' .. (call('ZRANGE', P .. K.repeat, i, i)[1] or ''), 0)
+    return size(P .. K.schedule .. (call('ZRANGE', P .. K.repeat, i, i)[1] or ''), 0)
   end))
 end
 
@@ -41,7 +41,7 @@ local function job_size(id)
   if not id then return 0 end
   local bytes, key = size(P .. id, 0), redis.pcall('HGET', P .. id, F.dedup)  -- which may be no hash
   for i = 1, #BESIDE do bytes = bytes + size(P .. id .. BESIDE[i], 100) end
-  if type(key) == 'string' then bytes = bytes + size(P .. K.dedup .. ':' .. key, 0) + size(P .. K.dedup_next .. ':' .. key, 0) end
+  if type(key) == 'string' then bytes = bytes + size(P .. K.dedup .. key, 0) + size(P .. K.dedup_next .. key, 0) end
   return bytes
 end
 

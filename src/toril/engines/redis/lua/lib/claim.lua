@@ -15,7 +15,7 @@ function claim.promote()
   for i = 1, #due do
     local f = call('HMGET', P .. due[i], F.name, F.priority, F.group, F.order)
     if f[1] then
-      local priority = as_number(f[2], N.lowest_priority) or 0
+      local priority = context.number(f[2], N.lowest_priority) or 0
       if f[3] then groups.due(due[i], f[3], f[4], priority) else line.push(due[i], priority) end
       call('HSET', P .. due[i], F.delay, 0)
       queue.event('waiting', 'jobId', due[i], 'prev', 'delayed')
@@ -26,10 +26,10 @@ end
 
 -- End a job instead of starting it; where it has failed, that is an attempt.
 function claim.end_early(id, f, cause, reason, kind)
-  local made = (as_number(f[F.attempts_made]) or 0) + ((cause == 'expired' or cause == 'cancelled') and 0 or 1)
+  local made = (context.number(f[F.attempts_made]) or 0) + ((cause == 'expired' or cause == 'cancelled') and 0 or 1)
   local job = {
     name = f[F.name], added = f[F.added_at] or false, started = f[F.started_at] or false, made = made,
-    stalls = as_number(f[F.stalls]) or 0, worker = f[F.worker] or false, options = f[F.opts], parent = f[F.parent],
+    stalls = context.number(f[F.stalls]) or 0, worker = f[F.worker] or false, options = f[F.opts], parent = f[F.parent],
     parked = f[F.parked], group = f[F.group],
   }
   finish.fail(id, job, cause, reason, kind, '', reason:sub(1, 1024), #reason <= 1024)
@@ -148,7 +148,7 @@ end
 -- When a claim that brought too little may bring more.
 function claim.wake_time()
   if ARGV[8] == 'only' then return end
-  if line.ready > line.suspects or line.prioritized > 0 or groups.turns() > 0 then return now end
+  if line.ready > line.suspects or line.prioritized > 0 or groups.can_admit() then return now end
   local first = call('ZRANGE', P .. K.delayed, 0, 0, 'WITHSCORES')
   local due, till = first[2] and math.max(now, math.floor(first[2] / N.ties)), groups.next_time()
   return till and math.min(due or till, till) or due
@@ -168,7 +168,7 @@ end
 -- Claim up to `want` jobs. What keeps the claim from more, when it may bring more, and how many suspects there are.
 function claim.batch(want)
   most_running = tonumber(queue.meta[2] or nil)
-  most_running = most_running and (most_running < 0 and 0 or as_number(most_running))
+  most_running = most_running and (most_running < 0 and 0 or context.number(most_running))
   if want == 0 then return false, false, 0 end
   claim.promote()
   if groups.used() then groups.admit_due() end
@@ -205,7 +205,7 @@ function claim.notify(want, gate, settled, released_suspect)
   end
   local open = not queue.meta[1] and not (most_running and line.running >= most_running)
   local worth = open and gate ~= 'rate'
-  local turns = groups.turns() > 0 or groups.is_due() or (groups.changed and #leases.taken == want)
+  local turns = groups.can_admit() or (groups.changed and #leases.taken == want)
   if worth and (line.ready > line.suspects or line.prioritized > 0 or turns or (released_suspect and line.suspects > 0)) then
     call('ZADD', P .. K.marker, '0', '0')
   elseif (worth and line.suspects == 0) or not open then

@@ -20,7 +20,7 @@ end
 
 -- A number of a hash or of options, which any program may have written: nil unless it is one from 0 on. A script does not
 -- roll back, and what is not a number, or without an end, would stop it half-way.
-local function as_number(value, most)
+function context.number(value, most)
   local found = tonumber(value or nil)
   if found and found >= 0 then return math.min(math.floor(found), most or N.largest) end
 end

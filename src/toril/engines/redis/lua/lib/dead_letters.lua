@@ -108,7 +108,7 @@ function dead_letters.collect(limit)
     local f = call('HMGET', P .. id, F.name, F.opts, F.reason, F.attempts_made, F.attempts_made_old, F.stalls, F.worker, F.parked)
     if f[1] and jobs.options(f[2]).removeOnFail == -1 and dead_letters.can_add() then
       local reason = f[3] or ''
-      local job = {name = f[1], made = as_number(f[4] or f[5]) or 0, stalls = as_number(f[6]) or 0, worker = f[7], parked = f[8]}
+      local job = {name = f[1], made = context.number(f[4] or f[5]) or 0, stalls = context.number(f[6]) or 0, worker = f[7], parked = f[8]}
       call('ZREM', P .. K.failed, id)
       dead_letters.add(id, job, reason:find('stalled more than', 1, true) and 'stalled' or 'failed', reason:sub(1, 1024), {})
       jobs.delete(id)

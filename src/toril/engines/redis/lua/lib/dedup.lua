@@ -4,12 +4,8 @@
 -- is not the server's, the time is written beside.
 local dedup = {repeated = {}}
 
-function dedup.key(key) return P .. K.dedup .. ':' .. key end
-
-function dedup.next_key(key) return P .. K.dedup_next .. ':' .. key end
-
 function dedup.take(key, id, ttl)
-  if ttl then call('SET', dedup.key(key), id, 'PX', ttl + slack) else call('SET', dedup.key(key), id) end
+  if ttl then call('SET', P .. K.dedup .. key, id, 'PX', ttl + slack) else call('SET', P .. K.dedup .. key, id) end
   if slack > 0 and ttl then call('HSET', P .. K.toril, 'de:' .. key, now + ttl) end
   if slack > 0 and not ttl then call('HDEL', P .. K.toril, 'de:' .. key) end
 end
@@ -19,42 +15,45 @@ function dedup.disown(id)
   local f = call('HMGET', P .. id, F.dedup, F.parent)
   local key = f[1]
   if f[2] then parents.ended[#parents.ended + 1] = {P .. id, f[2], 'removed'} end
-  if key and call('GET', dedup.key(key)) == id then call('DEL', dedup.key(key), dedup.next_key(key)) end
+  if key and call('GET', P .. K.dedup .. key) == id then call('DEL', P .. K.dedup .. key, P .. K.dedup_next .. key) end
 end
 
 -- BullMQ's own workers know of no due time. They count the delay that stands in the options from when they store the job:
 -- with the time that is left until it is due it comes later than that, by as long as its owner ran on, and never earlier.
 function dedup.keep_due(key, options, due)
   local delay = string.format('{"delay":%.0f,', math.max(0, tonumber(due) - now))
-  call('HSET', dedup.next_key(key), F.ready, due, F.opts, delay .. options:sub(2))
+  call('HSET', P .. K.dedup_next .. key, F.ready, due, F.opts, delay .. options:sub(2))
 end
 
 -- A job that has ended releases a key that it owns until then, to the next job of the key.
 function dedup.release(key, id)
-  if call('GET', dedup.key(key)) ~= id or call('PTTL', dedup.key(key)) ~= -1 then return end
-  call('DEL', dedup.key(key))
-  local f = call('HMGET', dedup.next_key(key), F.name, F.data, F.opts, 'jid', F.expires, F.metadata, F.group, F.ready)
-  call('DEL', dedup.next_key(key))
+  local owned, following = P .. K.dedup .. key, P .. K.dedup_next .. key
+  if call('GET', owned) ~= id or call('PTTL', owned) ~= -1 then return end
+  call('DEL', owned)
+  local f = call('HMGET', following, F.name, F.data, F.opts, 'jid', F.expires, F.metadata, F.group, F.ready)
+  call('DEL', following)
   if not f[1] or not f[4] or call('EXISTS', P .. f[4]) == 1 then return end
   if f[3] and f[8] then f[3] = f[3]:gsub('^{"delay":%d+,', '{', 1) end  -- see keep_due
   local options = jobs.options(f[3])
   dedup.take(key, f[4])
-  new_jobs.store(f[4], nil, f[1], f[2] or '{}', f[3] or '{}', as_number(options.delay) or 0, as_number(f[8]) or '',
-    as_number(options.priority, N.lowest_priority) or 0, options.lifo and '1' or '', as_number(f[5]) or '', f[6] or '', key, nil, nil, f[7])
+  new_jobs.store(f[4], nil, f[1], f[2] or '{}', f[3] or '{}', context.number(options.delay) or 0, context.number(f[8]) or '',
+    context.number(options.priority, N.lowest_priority) or 0, options.lifo and '1' or '', context.number(f[5]) or '', f[6] or '',
+    key, nil, nil, f[7])
   places.mark_due()
 end
 
 -- Who owns a key. An owner that is gone without having ended has released it.
 function dedup.owner(key)
-  local owner = call('GET', dedup.key(key))
+  local owned = P .. K.dedup .. key
+  local owner = call('GET', owned)
   if not owner then return nil end
   local till = slack > 0 and tonumber(call('HGET', P .. K.toril, 'de:' .. key) or nil)
   if till and till <= now then
-    call('DEL', dedup.key(key), dedup.next_key(key))
+    call('DEL', owned, P .. K.dedup_next .. key)
     return nil
-  elseif call('PTTL', dedup.key(key)) == -1 and call('EXISTS', P .. owner) == 0 then
+  elseif call('PTTL', owned) == -1 and call('EXISTS', P .. owner) == 0 then
     dedup.release(key, owner)
-    return call('GET', dedup.key(key)) or nil
+    return call('GET', owned) or nil
   end
   return owner
 end
@@ -85,11 +84,12 @@ end
 
 function dedup.repeated.keep_last(key, _, _, state, id, name, data, options, _, due, expires, metadata, group)
   if state ~= 'active' then return end
-  call('DEL', dedup.next_key(key))
-  call('HSET', dedup.next_key(key), F.name, name, F.data, data, F.opts, options, 'jid', id)
-  if expires ~= '' then call('HSET', dedup.next_key(key), F.expires, expires) end
-  if metadata ~= '' then call('HSET', dedup.next_key(key), F.metadata, metadata) end
-  if group ~= '' then call('HSET', dedup.next_key(key), F.group, group) end
+  local following = P .. K.dedup_next .. key
+  call('DEL', following)
+  call('HSET', following, F.name, name, F.data, data, F.opts, options, 'jid', id)
+  if expires ~= '' then call('HSET', following, F.expires, expires) end
+  if metadata ~= '' then call('HSET', following, F.metadata, metadata) end
+  if group ~= '' then call('HSET', following, F.group, group) end
   if due ~= '' then dedup.keep_due(key, options, due) end
 end
 

@@ -1,5 +1,5 @@
 -- Jobs, dead letters and the rest that leave for another store: taken out whole, kept until they are known to be there.
--- needs jobs groups places parents dead_letters
+-- needs jobs groups places parents dead_letters schedules
 -- One batch is under way at a time, and numbered. ARGV[3] is the store it is for, [4] a mark for a new one, [5] how many
 -- may leave. `settled` are those taken, or known to stay.
 local export = {progress = W .. G.moving, items = {}, taken = 0, most = tonumber(ARGV[5]), settled = {}}
@@ -31,11 +31,8 @@ end
 
 -- Current runs of schedules, and those started last, leave with these.
 function export.is_run(id)
-  local schedule, slot = id:match('^repeat:(.+):(%d+)$')
-  if not schedule then return false end
-  if call('HGET', P .. K.schedules, 'last:' .. schedule) == id then return true end
-  local current = call('ZSCORE', P .. K.repeat, schedule)
-  return current and tonumber(current) == tonumber(slot)
+  local schedule = id:match('^repeat:(.+):%d+$')
+  return schedule and (call('HGET', schedules.own, 'last:' .. schedule) == id or schedules.is_current_run(id))
 end
 
 -- Where a job stands, found without walking a long list.
@@ -51,11 +48,6 @@ function export.standing(id)
   return 'waiting'
 end
 
--- The queue and the id of a job's key.
-function export.split(key) return key:sub(#PREFIX + 1):match('^([^:]+):(.+)$') end
-
-function export.add(item) export.items[#export.items + 1] = item end
-
 -- What a job knows of its children: open, returned, failed and passed over, failed.
 function export.children(key)
   if call('EXISTS', key .. K.dependencies, key .. K.processed, key .. K.child_failures, key .. K.unsuccessful) == 0 then return false end
@@ -67,7 +59,7 @@ end
 
 -- The key that a job owns, until when, and what is made then. It owns it no longer.
 function export.held_key(id, key)
-  local owned, following = P .. K.dedup .. ':' .. (key or ''), P .. K.dedup_next .. ':' .. (key or '')
+  local owned, following = P .. K.dedup .. (key or ''), P .. K.dedup_next .. (key or '')
   if not key or call('GET', owned) ~= id then return false end
   local left, till = call('PTTL', owned), call('HGET', P .. K.toril, 'de:' .. key)
   if not till and left > 0 then till = string.format('%.0f', now + left) end
@@ -97,8 +89,8 @@ function export.take_out(member)
     if places.sets[i][2] == member.state then call('ZREM', P .. places.sets[i][1], id) end
   end
   call('ZREM', P .. K.ages, id)
-  export.add({'job', P:sub(#PREFIX + 1, -2), id, member.state, member.score or false, suspect, fields, logs, export.children(key),
-    export.held_key(id, owned)})
+  export.items[#export.items + 1] = {'job', P:sub(#PREFIX + 1, -2), id, member.state, member.score or false, suspect, fields, logs,
+    export.children(key), export.held_key(id, owned)}
   for i = 2, #fields, 2 do bytes = bytes + #fields[i] end
   jobs.delete(id)
 end
@@ -110,7 +102,8 @@ function export.take_dead_letter(letter)
   local row = dead_letters.row(letter, call('ZSCORE', P .. K.letters, letter))
   if row then
     local logs = call('LRANGE', P .. letter .. K.logs, 0, -1)
-    export.add({'letter', row, export.children(P .. letter), logs, unpack(call('HMGET', P .. letter, F.errors, F.children))})
+    export.items[#export.items + 1] = {'letter', row, export.children(P .. letter), logs,
+      unpack(call('HMGET', P .. letter, F.errors, F.children))}
     bytes, export.taken = bytes + #row[3], export.taken + 1
     for i = 1, #logs do bytes = bytes + #logs[i] end
     call('LREM', P .. K.wait, -1, letter)
@@ -118,10 +111,6 @@ function export.take_dead_letter(letter)
     jobs.delete(letter)
   end
   P = base
-end
-
-function export.take_dead_letter_of(name, id)
-  if name then export.take_dead_letter(name .. '/' .. id:gsub('%%', '%%25'):gsub(':', '%%3A')) end
 end
 
 function export.is_full() return export.taken >= export.most or bytes >= N.page end
@@ -144,7 +133,7 @@ function export.look(member, ahead, with_runs)
     ahead[#ahead + 1] = {link.base, link.id}
   end
   for _, child in ipairs(call('SMEMBERS', key .. K.dependencies)) do
-    local name, child_id = export.split(child)
+    local name, child_id = child:sub(#PREFIX + 1):match('^([^:]+):(.+)$')
     if child == key .. K.hold then return false end
     if name then ahead[#ahead + 1] = {PREFIX .. name .. ':', child_id} end
   end
@@ -165,14 +154,15 @@ function export.take(base, id, with_runs)
       if member.state then
         members[#members + 1], stays = member, not export.look(member, ahead, with_runs)
       else
-        letters[#letters + 1] = key
+        local _, letter = parents.dead_letter_key(key)
+        letters[#letters + 1] = letter
       end
     end
   end
   for key in pairs(seen) do export.settled[key] = true end
   if stays then return false end
   for i = 1, #members do export.take_out(members[i]) end
-  for i = 1, #letters do export.take_dead_letter_of(export.split(letters[i])) end
+  for i = 1, #letters do export.take_dead_letter(letters[i]) end
   export.taken = export.taken + #members
   places.switch_queue(HOME)
   return true

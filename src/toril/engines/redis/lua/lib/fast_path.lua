@@ -23,7 +23,7 @@ function fast_path.endings(count)
     if not f[1] or f[8] or f[9] or f[10] or options.removeOnComplete ~= true or options.de then return end
     if own and (type(own) ~= 'table' or own.resultTtl) then return end
     found[i] = {
-      name = f[1], added = f[2], started = f[3], made = (as_number(f[4]) or 0) + 1, stalls = as_number(f[5]) or 0,
+      name = f[1], added = f[2], started = f[3], made = (context.number(f[4]) or 0) + 1, stalls = context.number(f[5]) or 0,
       worker = f[6], options = f[7], subject = own and own.subject, starts = f[11], ready = f[12], parked = f[13],
       bare = jobs.bare(ids[i], options, f[11], f[13]),
     }

@@ -1,5 +1,5 @@
 -- What is wrong: whether a fault is there, now.
--- needs groups places dead_letters
+-- needs groups places parents
 -- Lists have to be walked, so their lengths are counted up, and jobs of a queue whose lists are long are taken to be where
 -- they should be.
 local faults = {check = {}, walked = 0, lists = {K.active, K.wait, K.paused}}
@@ -76,13 +76,6 @@ function faults.check.missing_marker(first)
   return call('LLEN', P .. K.wait) > call('ZCARD', P .. K.suspects) or call('ZCARD', P .. K.prioritized) > 0
 end
 
--- Whether something is left of a child: the job, its dead letter, or the mark that more children are on their way.
-function faults.is_left(child, hold)
-  if child == hold or call('EXISTS', child) == 1 then return true end
-  local name, id = child:sub(#PREFIX + 1):match('^([^:]+):(.+)$')
-  return name and call('EXISTS', dead_letters.base .. name .. '/' .. id:gsub('%%', '%%25'):gsub(':', '%%3A')) == 1
-end
-
 -- Whether a parent has nobody who could release it: no child, or only such as are gone.
 function faults.check.stuck_parent(id)
   if not call('ZSCORE', P .. K.waiting_children, id) or not faults.is_job(id) then return false end
@@ -91,7 +84,8 @@ function faults.check.stuck_parent(id)
     local found = call('SSCAN', key, cursor, 'COUNT', 100)
     cursor, seen = found[1], seen + #found[2]
     for i = 1, #found[2] do
-      if faults.is_left(found[2][i], P .. id .. K.hold) then return false end
+      local child = found[2][i]
+      if child == P .. id .. K.hold or not parents.is_gone(child) then return false end  -- more children may be on their way
     end
   until cursor == '0' or seen > N.strangers
   return cursor == '0'
@@ -99,7 +93,7 @@ end
 
 -- A key without a time is its owner's until that ends. One with a time goes by itself.
 function faults.check.stale_dedup(key)
-  local name = P .. K.dedup .. ':' .. key
+  local name = P .. K.dedup .. key
   local owner = redis.pcall('GET', name)
   if type(owner) ~= 'string' or call('PTTL', name) ~= -1 then return false end
   return not faults.is_job(owner) or call('ZSCORE', P .. K.completed, owner) or call('ZSCORE', P .. K.failed, owner)

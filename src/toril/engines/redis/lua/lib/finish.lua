@@ -39,7 +39,7 @@ function finish.job(ending, id, job, cause, text, shown, whole, fields)
   list[#list + 1] = metrics.run_record(id, job, cause, shown, whole, own.subject)
   local de = options.de
   if de and type(de) == 'table' and de.id then owned[#owned + 1] = {tostring(de.id), id} end
-  local ttl = as_number(own.resultTtl)
+  local ttl = context.number(own.resultTtl)
   if ttl then
     call('HSET', P .. K.results, id, cmsgpack.pack({cause, text}))
     call('ZADD', P .. K.results_till, now + ttl, id)
@@ -104,7 +104,7 @@ end
 
 -- The last of the traces, as many as the job's producer wants.
 function finish.last_traces(traces, options)
-  local most = as_number(jobs.options(options).stackTraceLimit)
+  local most = context.number(jobs.options(options).stackTraceLimit)
   local fine, list = pcall(cjson.decode, most and traces or '')
   if not fine or type(list) ~= 'table' or #list <= most then return traces end
   local last = {}

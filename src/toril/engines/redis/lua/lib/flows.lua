@@ -1,9 +1,8 @@
 -- Jobs that wait for other jobs, in any queues: added, waited for, rolled back.
--- needs queue jobs groups places parents new_jobs dead_letters
--- First what becomes of each node is decided, then it is written. `with_children` are the jobs that have
--- or get children, by their keys; `left_out` the nodes that are not added; `fresh` how many new jobs a queue gets, by its base, and
--- `fresh_of_groups` how many each of its groups.
-local flows = {nodes = {}, with_children = {}, left_out = {}, fresh = {}, fresh_of_groups = {}}
+-- needs queue jobs groups places parents new_jobs
+-- First what becomes of each node is decided, then it is written. `with_children` are the jobs that have or get children, by
+-- their keys; `left_out` the nodes that are not added; `fresh` how many new jobs a queue and its groups get, by its base.
+local flows = {nodes = {}, with_children = {}, left_out = {}, fresh = {}}
 local UNSTARTED = {waiting = true, prioritized = true, delayed = true}
 
 -- {queue, id, name, data, options, delay, due, priority, lifo, expires, metadata, `1` if it waits, its parent's queue and
@@ -61,11 +60,6 @@ function flows.keep(node, how)
   if how == 'out' then flows.left_out[node.key] = true end
 end
 
-function flows.count_fresh(base, name)
-  flows.fresh_of_groups[base] = flows.fresh_of_groups[base] or {}
-  flows.fresh_of_groups[base][name] = (flows.fresh_of_groups[base][name] or 0) + 1
-end
-
 -- What becomes of a node: `new`, `resumed`, `known` to its parent, `kept` and made a child, left `out`. A refusal, if it cannot be.
 function flows.decide(node)
   local there = call('EXISTS', node.key) == 1
@@ -81,8 +75,9 @@ function flows.decide(node)
     if node.waits then
       flows.with_children[node.key] = {base = node.base, id = node.n[2]}
     else
-      flows.fresh[node.base] = (flows.fresh[node.base] or 0) + 1
-      if node.n[16] ~= '' then flows.count_fresh(node.base, node.n[16]) end
+      local fresh, group = flows.fresh[node.base] or {count = 0, of_groups = {}}, node.n[16]
+      flows.fresh[node.base], fresh.count = fresh, fresh.count + 1
+      if group ~= '' then fresh.of_groups[group] = (fresh.of_groups[group] or 0) + 1 end
     end
   elseif not node.parent then  -- a flow that is there already, unless it was never whole
     local building = node.waits and call('SISMEMBER', node.key .. K.dependencies, node.key .. K.hold) == 1
@@ -94,28 +89,25 @@ function flows.decide(node)
   end
 end
 
--- A group of this queue that would have more waiting than it may.
-function flows.full_group(name)
-  for group, count in pairs(flows.fresh_of_groups[P] or {}) do
+-- A refusal if this queue, or a group of it, would have more waiting than it may.
+function flows.overfull(name, fresh)
+  local most = tonumber(call('HGET', P .. K.toril, F.max_waiting) or nil)
+  if most then
+    local held = call('LLEN', P .. K.wait) + call('LLEN', P .. K.paused) + call('ZCARD', P .. K.prioritized)
+      + call('ZCARD', P .. K.delayed) + call('ZCARD', P .. K.parked)
+    if held + fresh.count > most then return {'full', name, most, held, fresh.count} end
+  end
+  for group, count in pairs(fresh.of_groups) do
     local g = groups.get(group)
     local held = g.waiting and groups.waiting(g)
     if held and held + count > g.waiting then return {'overfull', name, group, g.waiting, held, count} end
   end
 end
 
--- A refusal if this queue would have more waiting than it may.
-function flows.full_queue(name)
-  local most, count = tonumber(call('HGET', P .. K.toril, F.max_waiting) or nil), flows.fresh[P]
-  if not most or not count then return end
-  local held = call('LLEN', P .. K.wait) + call('LLEN', P .. K.paused) + call('ZCARD', P .. K.prioritized)
-    + call('ZCARD', P .. K.delayed) + call('ZCARD', P .. K.parked)
-  if held + count > most then return {'full', name, most, held, count} end
-end
-
 -- All of them, beside those that are known; the first refusal. Whatever they are written to is of the right type.
 function flows.decide_all(list, bounded, known)
   local seen = {}
-  flows.nodes, flows.with_children, flows.left_out, flows.fresh, flows.fresh_of_groups = {}, known or {}, {}, {}, {}
+  flows.nodes, flows.with_children, flows.left_out, flows.fresh = {}, known or {}, {}, {}
   for i = 1, #list do
     flows.nodes[i] = flows.node(list[i])
     local refusal = flows.decide(flows.nodes[i])
@@ -129,8 +121,7 @@ function flows.decide_all(list, bounded, known)
         or context.wrong('zset', K.prioritized, K.delayed, K.marker, K.suspects, K.waiting_children, K.results_till)
         or context.wrong('string', K.pc, K.id)
       if mistake then return nil, mistake end
-      local name = flows.nodes[i].n[1]
-      local refusal = bounded and (flows.full_queue(name) or flows.full_group(name))
+      local refusal = bounded and flows.fresh[P] and flows.overfull(flows.nodes[i].n[1], flows.fresh[P])
       if refusal then return refusal end
       seen[P] = true
     end
@@ -173,19 +164,18 @@ function flows.store_node(node)
   end
 end
 
--- A job that is there becomes a child.
-function flows.adopt(node)
-  local opts = call('HGET', node.key, F.opts) or '{}'
-  if not opts:find('"parent"', 1, true) then call('HSET', node.key, F.opts, flows.options_with_parent(node, opts)) end
-end
-
 -- Write what was decided.
 function flows.write()
   local bases, names = {}, {}
   for i = 1, #flows.nodes do
     local node = flows.nodes[i]
     places.switch_queue(node.base)
-    if node.how == 'new' then flows.store_node(node) elseif node.how == 'kept' then flows.adopt(node) end
+    if node.how == 'new' then
+      flows.store_node(node)
+    elseif node.how == 'kept' then  -- a job that is there becomes a child
+      local opts = call('HGET', node.key, F.opts) or '{}'
+      if not opts:find('"parent"', 1, true) then call('HSET', node.key, F.opts, flows.options_with_parent(node, opts)) end
+    end
     if node.parent and (node.how == 'new' or node.how == 'kept') then
       call('HSET', node.key, F.parent_key, node.parent, F.parent, node.link)
       names[node.parent] = names[node.parent] or {}
@@ -230,13 +220,6 @@ function flows.wait_for_children(id, text, step)
   return true
 end
 
--- Whether nothing is left of a child: neither the job nor its dead letter.
-function flows.is_gone(child)
-  if call('EXISTS', child) == 1 then return false end
-  local name, id = child:sub(#PREFIX + 1):match('^([^:]+):(.+)$')
-  return not name or call('EXISTS', dead_letters.base .. name .. '/' .. id:gsub('%%', '%%25'):gsub(':', '%%3A')) == 0
-end
-
 -- Some parents a round, others in the next minute; and of each a few open children.
 function flows.release_stuck()
   local waiting, removed = call('ZCARD', P .. K.waiting_children), 0
@@ -245,7 +228,7 @@ function flows.release_stuck()
   for _, id in ipairs(ids) do
     local open, gone = call('SRANDMEMBER', P .. id .. K.dependencies, 20), {}
     for _, child in ipairs(open) do
-      if child ~= P .. id .. K.hold and flows.is_gone(child) then gone[#gone + 1] = child end
+      if child ~= P .. id .. K.hold and parents.is_gone(child) then gone[#gone + 1] = child end
     end
     if #gone == #open then
       if #gone > 0 then removed = removed + call('SREM', P .. id .. K.dependencies, unpack(gone)) end

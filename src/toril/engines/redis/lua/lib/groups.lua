@@ -4,20 +4,18 @@
 -- `prioritized`, where BullMQ's workers find it too. The seat is its own until it ends. Members of the sorted sets begin
 -- with the group's name and a byte that no name has, so that a group is a range of them.
 local groups = {
-  level = false, limits = ',,,,', known = {}, touched = {}, is_touched = {},
+  settings = false, level = false, limits = ',,,,', known = {}, touched = {}, is_touched = {},
   admitted_some = false, changed = false, turned_away = 0,
   IN_LINE = '\1', STARTED = '\2',
 }
+local LIMITS = '^(%d*),(%d*),(%d*),(%d*),(%d*)'  -- how many at once, the rate's max and ms, how many may wait, weight
 
--- What is set for all groups: 1 where jobs have groups, 2 where a group has limits of its own; limits by hand, or declared.
-function groups.configure(level, by_hand, declared)
-  groups.level, groups.limits = tonumber(level or nil) or 0, by_hand or declared or ',,,,'
-end
-
--- Whether the queue has any.
+-- Whether the queue has any. `settings` are what is stored for all groups, where a script has read it already: 1 where jobs
+-- have groups, 2 where a group has limits of its own; limits by hand; limits as declared.
 function groups.used()
   if not groups.level then
-    groups.configure(unpack(call('HMGET', P .. K.toril, F.grouped, F.groups_set, F.groups_declared)))
+    local found = groups.settings or call('HMGET', P .. K.toril, F.grouped, F.groups_set, F.groups_declared)
+    groups.level, groups.limits = tonumber(found[1] or nil) or 0, found[2] or found[3] or ',,,,'
   end
   return groups.level > 0
 end
@@ -32,22 +30,18 @@ function groups.wrong()
     or context.wrong('hash', K.group_starts, K.group_own))
 end
 
-function groups.numbers(text)
-  local limit, max, ms, waiting, weight = text:match('^(%d*),(%d*),(%d*),(%d*),(%d*)')
-  return tonumber(limit), tonumber(max), tonumber(ms), tonumber(waiting), tonumber(weight)
-end
-
 -- What holds for a group: its own limits, and where it has none the queue's.
 function groups.get(name)
   local g = groups.used() ~= nil and groups.known[name]
   if g then return g end
   local own = groups.level == 2 and call('HGET', P .. K.group_own, name) or ',,,,'
-  local limit, max, ms, waiting, weight = groups.numbers(own)
-  local limit_all, max_all, ms_all, waiting_all, weight_all = groups.numbers(groups.limits)
-  if not max then max, ms = max_all, ms_all end
+  local limit, max, ms, waiting, weight = own:match(LIMITS)
+  local limit_all, max_all, ms_all, waiting_all, weight_all = groups.limits:match(LIMITS)
+  if not tonumber(max) then max, ms = max_all, ms_all end
   g = {
-    name = name, paused = own:sub(-1) == 'p', limit = limit or limit_all, max = max, ms = ms,
-    waiting = waiting or waiting_all, weight = weight or weight_all or 1, first = '[' .. name .. '\1', last = '(' .. name .. '\2',
+    name = name, paused = own:sub(-1) == 'p', limit = tonumber(limit) or tonumber(limit_all), max = tonumber(max),
+    ms = tonumber(ms), waiting = tonumber(waiting) or tonumber(waiting_all),
+    weight = tonumber(weight) or tonumber(weight_all) or 1, first = '[' .. name .. '\1', last = '(' .. name .. '\2',
   }
   groups.known[name] = g
   return g
@@ -117,15 +111,6 @@ function groups.count_start(g)
   groups.touch(g.name)
 end
 
--- Write the starts that were counted in this step.
-function groups.save_starts(g)
-  if g.counted then call('HSET', P .. K.group_starts, g.name, cmsgpack.pack(g.starts)) end
-  g.counted = false
-end
-
--- Whether a group has to be looked at by the next claim.
-function groups.is_due() return groups.used() and call('ZCOUNT', P .. K.till, '-inf', now) > 0 end
-
 -- Forget the starts of groups whose window is over, some a round. How many.
 function groups.forget_starts()
   local found, old = call('HSCAN', P .. K.group_starts, call('HGET', P .. K.toril, F.scanned) or '0', 'COUNT', N.passes), {}
@@ -140,7 +125,7 @@ end
 
 -- How a job stands among the parked ones of its group; `kind` is w, or s for one that has stalled and must run alone.
 function groups.member(name, order, priority, kind, id)
-  return string.format('%s\1%07d%017.0f%s%s', name, as_number(priority, N.lowest_priority) or 0, as_number(order) or 0, kind, id)
+  return string.format('%s\1%07d%017.0f%s%s', name, context.number(priority, N.lowest_priority) or 0, context.number(order) or 0, kind, id)
 end
 
 -- A place behind all of its group, or before them.
@@ -156,12 +141,6 @@ function groups.park(id, name, order, priority, kind)
   call('ZADD', P .. K.parked, 0, groups.member(name, order, priority, kind or 'w', id))
   if g.seats then g.parked = g.parked + 1 end
   groups.touch(name)
-end
-
--- So many are admitted: `left` is what the rate still allows, where it is known.
-function groups.count_admitted(g, count)
-  g.seats, groups.admitted_some = g.seats + count, true
-  if g.left then g.left = g.left - count end
 end
 
 -- The first so many of a group go into the line.
@@ -180,8 +159,8 @@ function groups.admit_next(g, count)
       line.push(id, tonumber(rest:sub(1, 7)))
     end
   end
-  g.parked = g.parked - #members
-  groups.count_admitted(g, #members)
+  g.parked, g.seats, g.left = g.parked - #members, g.seats + #members, g.left and g.left - #members
+  groups.admitted_some = true
 end
 
 -- A job that could start now comes, or comes back: into the line if it need not wait, else parked. In which state that is.
@@ -189,7 +168,7 @@ function groups.admit(id, name, order, priority)
   local g = groups.get(name)
   if groups.room(g) > 0 and g.parked == 0 and g.seats < g.weight then
     call('ZADD', P .. K.seats, 0, name .. groups.IN_LINE .. id)
-    groups.count_admitted(g, 1)
+    g.seats, g.left, groups.admitted_some = g.seats + 1, g.left and g.left - 1, true
     return line.push(id, priority)
   end
   groups.park(id, name, order, priority)
@@ -317,14 +296,18 @@ function groups.flush()
   groups.touched, groups.is_touched = {}, {}
   for i = 1, #touched do
     groups.refill(touched[i])
-    groups.save_starts(groups.get(touched[i]))
+    local g = groups.get(touched[i])
+    if g.counted then call('HSET', P .. K.group_starts, g.name, cmsgpack.pack(g.starts)) end
+    g.counted = false
   end
 end
 
 function groups.any_parked() return groups.used() and call('ZCARD', P .. K.parked) > 0 end
 
--- How many groups have jobs that could start.
-function groups.turns() return groups.used() and call('ZCARD', P .. K.ring) or 0 end
+-- Whether a claim could admit more: by turns, or as the rate of a group lets more start.
+function groups.can_admit()
+  return groups.used() and (call('ZCARD', P .. K.ring) > 0 or call('ZCOUNT', P .. K.till, '-inf', now) > 0)
+end
 
 -- When the rate of the next one lets more start.
 function groups.next_time()

@@ -30,8 +30,9 @@ function import.hold(id, held)
   if held == cjson.null or dedup.owner(held[1]) then return end
   dedup.take(held[1], id, held[2] ~= '' and math.max(1, tonumber(held[2]) - now) or nil)
   if #held[3] == 0 then return end
-  call('HSET', dedup.next_key(held[1]), unpack(held[3]))
-  local f = call('HMGET', dedup.next_key(held[1]), F.opts, F.ready)
+  local following = P .. K.dedup_next .. held[1]
+  call('HSET', following, unpack(held[3]))
+  local f = call('HMGET', following, F.opts, F.ready)
   if f[2] then dedup.keep_due(held[1], f[1], f[2]) end
 end
 

@@ -23,7 +23,7 @@ end
 
 -- How many attempts a job has.
 function jobs.attempts(options)
-  return math.max(1, as_number(options.attempts, N.attempts) or 1)
+  return math.max(1, context.number(options.attempts, N.attempts) or 1)
 end
 
 -- How many finished jobs to keep, and for how many ms; nil sets no bound. What is not said is kept, as BullMQ does.
@@ -31,9 +31,9 @@ function jobs.retention(option)
   if option == true then return 0 end
   if type(option) == 'table' then
     local age = tonumber(option.age)
-    return as_number(option.count), as_number(age and age * 1000)
+    return context.number(option.count), context.number(age and age * 1000)
   end
-  return type(option) == 'number' and as_number(option) or nil
+  return type(option) == 'number' and context.number(option) or nil
 end
 
 -- What belongs to jobs that are removed goes together, at the end of the step: see `flush_deleted`. `sample` is what

@@ -27,7 +27,7 @@ end
 function leases.grant(id, row, starts, suspect)
   local key, n, fence = P .. id, #leases.taken + 1, leases.fence + 1
   leases.fence = fence
-  starts = starts and tostring((as_number(starts) or 0) + 1) or '1'
+  starts = starts and tostring((context.number(starts) or 0) + 1) or '1'
   call('HSET', key, F.started_at, NOW, F.worker, worker, F.starts, starts, F.held, string.format('%d %d ', fence, suspect) .. max_stalls)
   call('SET', key .. K.lock, token, 'PX', ttl)
   if n == 1 then

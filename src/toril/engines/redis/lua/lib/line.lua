@@ -27,21 +27,16 @@ function line.delay(id, due)
   call('ZADD', P .. K.delayed, top, id)
 end
 
--- Behind all of its priority.
-function line.priority_score(priority)
+-- At the end of the line, behind all of its priority; in which state that is.
+function line.push(id, priority)
+  if priority == 0 then
+    call('LPUSH', P .. K.wait, id)
+    return 'waiting'
+  end
   local count = call('INCR', P .. K.pc)
   if count == 1 then count = call('INCRBY', P .. K.pc, N.middle) end
-  return priority * N.priorities + count % N.priorities
-end
-
--- At the end of the line; in which state that is.
-function line.push(id, priority)
-  if priority > 0 then
-    call('ZADD', P .. K.prioritized, line.priority_score(priority), id)
-    return 'prioritized'
-  end
-  call('LPUSH', P .. K.wait, id)
-  return 'waiting'
+  call('ZADD', P .. K.prioritized, priority * N.priorities + count % N.priorities, id)
+  return 'prioritized'
 end
 
 -- Take many ids out of `active`. Where they are most of it, writing the rest anew is one step instead of many.

@@ -83,15 +83,15 @@ end
 -- One attempt came back. How long a job waited is known only of its first start; a parent waited for its children.
 function metrics.attempt(job, kind)
   if job.started ~= last_start then  -- those of one claim share it
-    last_start, last_started = job.started, as_number(job.started)
+    last_start, last_started = job.started, context.number(job.started)
   end
   local started = last_started
   if not started then return end
   local wait, run, size = N.unknown, N.unknown, attempts_size
   if job.starts == '1' and not job.parked then
-    local ready = as_number(job.ready or job.added) or started
+    local ready = context.number(job.ready or job.added) or started
     local delay = not job.ready and jobs.options(job.options).delay
-    if delay then ready = ready + (as_number(delay) or 0) end
+    if delay then ready = ready + (context.number(delay) or 0) end
     wait = metrics.bucket(started - ready, F.waits)
   end
   if kind ~= 's' and kind ~= 'l' and kind ~= 'p' then
@@ -280,8 +280,8 @@ end
 function metrics.waits_since(id)
   local f = try('HMGET', P .. id, F.added_at, F.opts, F.started_at, F.parked, F.ready)
   if f.err or not f[1] or f[4] then return nil end
-  local ready = as_number(f[5]) or (as_number(f[1]) or now) + (as_number(jobs.options(f[2]).delay) or 0)
-  return math.min(now, math.max(ready, as_number(f[3]) or 0))
+  local ready = context.number(f[5]) or (context.number(f[1]) or now) + (context.number(jobs.options(f[2]).delay) or 0)
+  return math.min(now, math.max(ready, context.number(f[3]) or 0))
 end
 
 function metrics.oldest_wait()

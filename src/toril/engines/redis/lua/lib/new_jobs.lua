@@ -1,5 +1,5 @@
 -- Jobs are stored: one of any kind, or plain ones in bulk.
--- needs calls queue line groups places
+-- needs calls queue line groups
 local new_jobs = {}
 
 -- Store one job and put it into its place; the state it is then in.
@@ -28,8 +28,9 @@ function new_jobs.store(id, _, name, data, options, delay, due, priority, lifo, 
   end
   queue.event('waiting', 'jobId', id)
   if order then return groups.admit(id, group, order, priority) end
-  if lifo == '1' and priority == 0 then places.to_front(id, 0) else line.push(id, priority) end
-  return priority > 0 and 'prioritized' or 'waiting'
+  if lifo ~= '1' or priority > 0 then return line.push(id, priority) end
+  call('RPUSH', P .. K.wait, id)
+  return 'waiting'
 end
 
 -- Plain jobs, those of a name and options behind one another: without an id, a time, a priority or whatever else of their

@@ -4,12 +4,6 @@
 -- those as they are.
 local parents = {ended = {}}
 
--- At most so many bytes, and no half character.
-function parents.cut(text, most)
-  if #text <= most then return text end
-  return (text:sub(1, most):gsub('[\128-\191]*$', ''):gsub('[\192-\255]$', ''))
-end
-
 -- Whose child a job is, from its field; nil if it is nobody's.
 function parents.link(text)
   local fine, link = pcall(cjson.decode, text or '')
@@ -25,6 +19,11 @@ function parents.dead_letter_key(key)
   local escaped = (id or ''):gsub('%%', '%%25'):gsub(':', '%%3A')
   local letter = (name or '') .. '/' .. escaped
   return PREFIX .. N.dead_letters .. ':' .. letter, letter
+end
+
+-- Whether nothing is left of a child: neither the job nor its dead letter.
+function parents.is_gone(child)
+  return call('EXISTS', child) == 0 and call('EXISTS', (parents.dead_letter_key(child))) == 0
 end
 
 -- Let a parent go on whose children have all ended.
@@ -66,18 +65,12 @@ function parents.child_ended(child, field, ending, text, stays)
   end
   parents.record_end(link.key, link, child, ending, text)
   if failed and link.fpof then
-    return parents.fail(link, 'child ' .. child:sub(#PREFIX + 1) .. ' failed: ' .. parents.cut(text, 1000))
+    if #text > 1000 then text = text:sub(1, 1000):gsub('[\128-\191]*$', ''):gsub('[\192-\255]$', '') end  -- no half character
+    return parents.fail(link, 'child ' .. child:sub(#PREFIX + 1) .. ' failed: ' .. text)
   elseif failed and link.cpof then
     return parents.release(link, K.waiting_children, 'waiting-children')
   end
   parents.release_if_done(link)
-end
-
--- Parents that go on, in whatever queue they are.
-function parents.notify(base)
-  local meta, running = try('HMGET', base .. K.meta, F.is_paused, F.concurrency), try('LLEN', base .. K.active)
-  if meta.err or meta[1] or type(running) ~= 'number' then return end
-  if running < math.floor(tonumber(meta[2] or nil) or math.huge) then try('ZADD', base .. K.marker, 0, '0') end
 end
 
 -- Let a parent go on that stands in this set: to the front, after its own delay if it has one.
@@ -85,7 +78,7 @@ function parents.release(link, name, prev)
   local base, id = link.base, link.id
   if try('ZREM', base .. name, id) ~= 1 then return false end
   local f = try('HMGET', link.key, F.delay, F.priority, F.group, F.order)
-  local delay, priority = as_number(f[1]) or 0, as_number(f[2], N.lowest_priority) or 0
+  local delay, priority = context.number(f[1]) or 0, context.number(f[2], N.lowest_priority) or 0
   if f[3] and delay == 0 then  -- its group has to let it in: whoever claims next looks at that
     try('ZREM', base .. K.put_off, f[3] .. '\1' .. id)
     try('ZREM', base .. K.seats, f[3] .. '\1' .. id, f[3] .. '\2' .. id)  -- one that was put off may have kept it
@@ -105,7 +98,9 @@ function parents.release(link, name, prev)
     try('RPUSH', base .. K.wait, id)
   end
   try('XADD', base .. K.events, '*', 'event', 'waiting', 'jobId', id, 'prev', prev)
-  parents.notify(base)
+  local meta, running = try('HMGET', base .. K.meta, F.is_paused, F.concurrency), try('LLEN', base .. K.active)
+  local open = not meta.err and not meta[1] and type(running) == 'number'
+  if open and running < math.floor(tonumber(meta[2] or nil) or math.huge) then try('ZADD', base .. K.marker, 0, '0') end
   return true
 end
 

@@ -26,8 +26,8 @@ function places.to_front(id, priority)
   end
   local low = priority * N.priorities
   local first = call('ZRANGEBYSCORE', P .. K.prioritized, low, low + N.priorities - 1, 'WITHSCORES', 'LIMIT', 0, 1)
-  local score = first[2] and math.max(low, first[2] - 1) or line.priority_score(priority)
-  call('ZADD', P .. K.prioritized, score, id)
+  if not first[2] then return line.push(id, priority) end
+  call('ZADD', P .. K.prioritized, math.max(low, first[2] - 1), id)
 end
 
 -- In which state a job is; nil if there is no such job, or it stands nowhere.
@@ -66,7 +66,7 @@ end
 function places.mark_ready()
   groups.flush()
   local waiting, suspects = call('LLEN', P .. K.wait), call('ZCARD', P .. K.suspects)
-  if waiting > suspects or call('ZCARD', P .. K.prioritized) > 0 or groups.changed or groups.turns() > 0 or groups.is_due() then
+  if waiting > suspects or call('ZCARD', P .. K.prioritized) > 0 or groups.changed or groups.can_admit() then
     if not places.is_blocked() then return call('ZADD', P .. K.marker, 0, '0') end
   elseif suspects > 0 then
     return
@@ -84,5 +84,5 @@ end
 function places.switch_queue(base)
   if base == P then return end
   groups.flush()
-  P, EVENTS, line.tops, groups.level, groups.known = base, base .. K.events, {}, false, {}
+  P, EVENTS, line.tops, groups.settings, groups.level, groups.known = base, base .. K.events, {}, false, false, {}
 end

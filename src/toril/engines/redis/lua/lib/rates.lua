@@ -6,7 +6,7 @@ local rates = {max = false, ms = 0, window = 'fixed', over = 0}
 -- What holds is the queue's rate, or else the claimer's, as texts. Other programs may store a rate without a window's
 -- length: then it is the claimer's, as in BullMQ, or a second.
 function rates.choose(max, ms, window, own_max, own_ms, own_window)
-  max, ms = as_number(max) or 0, as_number(ms) or 0
+  max, ms = context.number(max) or 0, context.number(ms) or 0
   if max > 0 then
     rates.max, rates.ms, rates.window = max, ms > 0 and ms or tonumber(own_ms) or 1000, window or 'fixed'
   elseif own_max ~= '' then

@@ -17,7 +17,7 @@ function replay.into_line(base, id, waits)
     try('ZADD', base .. K.waiting_children, NOW, id)
     try('XADD', base .. K.events, '*', 'event', 'waiting-children', 'jobId', id, 'prev', 'failed')
   elseif base == P then
-    places.to_back(id, as_number(call('HGET', P .. id, F.priority), N.lowest_priority) or 0)
+    places.to_back(id, context.number(call('HGET', P .. id, F.priority), N.lowest_priority) or 0)
     queue.event('waiting', 'jobId', id, 'prev', 'failed')
   elseif try('ZADD', base .. K.waiting_children, NOW, id) then
     parents.release({base = base, id = id, key = base .. id}, K.waiting_children, 'failed')

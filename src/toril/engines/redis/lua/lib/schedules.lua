@@ -12,14 +12,19 @@ function schedules.wrong()
     or context.wrong('string', K.pc, K.id)
 end
 
-function schedules.hash(schedule) return P .. K.repeat .. ':' .. schedule end
-
 function schedules.run_id(schedule, slot) return 'repeat:' .. schedule .. ':' .. string.format('%.0f', slot) end
 
 -- The time of the current run; nil if there is no such schedule. Legacy repeatables have no count, and are none.
 function schedules.slot(schedule)
-  if call('HEXISTS', schedules.hash(schedule), F.made) == 0 then return nil end
+  if call('HEXISTS', P .. K.schedule .. schedule, F.made) == 0 then return nil end
   return tonumber(call('ZSCORE', P .. K.repeat, schedule) or nil)
+end
+
+-- Whether a job is the next run of its schedule: without it, BullMQ's own workers would make none after it.
+function schedules.is_current_run(id)
+  local schedule, slot = id:match('^repeat:(.+):(%d+)$')
+  local current = schedule and call('ZSCORE', P .. K.repeat, schedule)
+  return current and tonumber(current) == tonumber(slot)
 end
 
 function schedules.is_flagged(schedule, flag) return call('HEXISTS', schedules.own, flag .. ':' .. schedule) == 1 end
@@ -67,15 +72,15 @@ end
 
 -- The job of the run at `slot`, which takes the place of the current one.
 function schedules.make_run(schedule, slot, count)
-  local f, id = call('HMGET', schedules.hash(schedule), F.schedule_fields), schedules.run_id(schedule, slot)
+  local f, id = call('HMGET', P .. K.schedule .. schedule, F.schedule_fields), schedules.run_id(schedule, slot)
   local own = jobs.options(call('HGET', schedules.own, schedule) or '{}')
-  local priority = as_number(jobs.options(f[3] or '{}').priority, N.lowest_priority) or 0
+  local priority = context.number(jobs.options(f[3] or '{}').priority, N.lowest_priority) or 0
   call('INCR', P .. K.id)
   new_jobs.store(id, nil, f[1], f[2] or '{}', schedules.run_options(f, schedule, id, slot, count), 0, slot, priority, '',
     own.expires and tostring(own.expires) or '', own.metadata or '', nil, nil, nil, own.group)
   call('HSET', P .. id, F.scheduler, schedule)
   call('ZADD', P .. K.repeat, slot, schedule)
-  call('HSET', schedules.hash(schedule), F.made, count)
+  call('HSET', P .. K.schedule .. schedule, F.made, count)
   queue.trim_events(call('HGET', P .. K.meta, F.max_events))
   places.mark_due()
   places.mark_ready()

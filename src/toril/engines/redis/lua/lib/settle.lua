@@ -11,8 +11,8 @@ function settle.running_job(id)
   local f = call('HMGET', P .. id, F.name, F.added_at, F.started_at, F.attempts_made, F.stalls, F.worker, F.opts, F.priority, F.cancelling,
     F.parent, F.deferred, F.group, F.held, F.parked, F.starts, F.ready)
   return {
-    name = f[1], added = f[2], started = f[3], made = as_number(f[4]) or 0, stalls = as_number(f[5]) or 0, worker = f[6],
-    options = f[7], priority = as_number(f[8], N.lowest_priority) or 0, cancelling = f[9], parent = f[10], deferred = f[11], group = f[12],
+    name = f[1], added = f[2], started = f[3], made = context.number(f[4]) or 0, stalls = context.number(f[5]) or 0, worker = f[6],
+    options = f[7], priority = context.number(f[8], N.lowest_priority) or 0, cancelling = f[9], parent = f[10], deferred = f[11], group = f[12],
     parked = f[14], starts = f[15], ready = f[16], suspect = (f[13] or ''):match('^%d+ 1 '), bare = jobs.bare(id, jobs.options(f[7]), f[15], f[14]),
   }
 end

@@ -3,13 +3,6 @@
 local sweep = {ids = {}}
 local LISTS_OF = {waiting = {K.wait, K.paused}, prioritized = {K.prioritized}, delayed = {K.delayed}}
 
--- The job that a scheduler of BullMQ has made for its next run: without it the scheduler would stop.
-function sweep.is_current_run(id)
-  local scheduler, time = id:match('^repeat:(.+):(%d+)$')
-  local current = scheduler and call('ZSCORE', P .. K.repeat, scheduler)
-  return current and tonumber(current) == tonumber(time)
-end
-
 function sweep.job(id)
   dedup.disown(id)
   if groups.used() then groups.leave(id) end
