@@ -66,11 +66,11 @@ def _added(verb: str) -> Measure:
     return lambda stand, peer, scale: adding(stand, peer, verb, _size(peer, verb, scale))
 
 
-def _drained(slots: int | None = None, *, processes: int = 1) -> Measure:
+def _drained(slots: int | None = None, *, processes: int = 1, default_log: bool = False) -> Measure:
     def measure(stand: Stand, peer: Peer, scale: float) -> Figures:
         chosen = peer.slots[-1] if slots is None else slots
         jobs = _size(peer, str(chosen), scale * processes)
-        return draining(stand, peer, chosen, jobs, processes=processes)
+        return draining(stand, peer, chosen, jobs, processes=processes, default_log=default_log)
 
     return measure
 
@@ -110,6 +110,10 @@ CASES = {
         *(
             Case(name=f"drain-{slots}", title=f"worked off, {slots} at once", measure=_drained(slots), slots=slots)
             for slots in (1, 10, 100)
+        ),
+        Case(
+            name="drain-100-log", title="worked off, 100 at once, with its default log",
+            measure=_drained(100, default_log=True), slots=100,
         ),
         Case(name="io", title="2,000 jobs of 10 ms, 100 at once", measure=_waited, slots=100),
         Case(name="latency", title="picked up at light load", measure=_light),

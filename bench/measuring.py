@@ -42,11 +42,21 @@ def adding(stand: Stand, peer: Peer, verb: str, jobs: int) -> Figures:
     }
 
 
-def draining(stand: Stand, peer: Peer, slots: int, jobs: int, kind: str = "noop", processes: int = 1) -> Figures:
-    """Jobs that wait already, worked off: from the first handler to the last."""
+def draining(
+    stand: Stand,
+    peer: Peer,
+    slots: int,
+    jobs: int,
+    kind: str = "noop",
+    processes: int = 1,
+    *,
+    default_log: bool = False,
+) -> Figures:
+    """Jobs that wait already, worked off: from the first handler to the last. With the log that the worker writes by
+    default, or with none."""
     url = stand.empty(peer)
     stand.add(peer, url, "many" if peer.bulk != "none" else "one", jobs, kind)
-    with stand.worker(peer, url, slots, jobs, processes) as worker:
+    with stand.worker(peer, url, slots, jobs, processes, log="default" if default_log else "silent") as worker:
         found = _worked_off(worker, jobs, kind)
     return {key: value for key, value in found.items() if peer.store == "redis" or key not in _OF_REDIS}
 

@@ -90,12 +90,20 @@ class Stand:
 
     @contextmanager
     def worker(
-        self, peer: Peer, url: str, slots: int, room: int, processes: int = 1, end: End = "at once"
+        self,
+        peer: Peer,
+        url: str,
+        slots: int,
+        room: int,
+        processes: int = 1,
+        end: End = "at once",
+        *,
+        log: str = "silent",
     ) -> Iterator["Worker"]:
         """The peer's worker while it lasts, with room for what so many jobs write down."""
         with tempfile.TemporaryDirectory(prefix="toril-bench-") as folder:
             board = {"TORIL_BENCH_BOARD": folder, "TORIL_BENCH_SLOTS": str(room)}
-            environment = _environment(url, **peer.environment, BENCH_PROCESSES=str(processes), **board)
+            environment = _environment(url, **peer.environment, BENCH_PROCESSES=str(processes), BENCH_LOG=log, **board)
             words = [*command(peer), "work", str(slots)]
             copies = processes if peer.copies == "by us" else 1
             with Path(folder, "output").open("w+b") as output:

@@ -78,7 +78,7 @@ def _ahead(results: Results, case: str, name: str) -> str:
 
 
 def slots(results: Results) -> str:
-    cases = ["drain-1", "drain-10", "drain-100", "io", "processes"]
+    cases = ["drain-1", "drain-10", "drain-100", "drain-100-log", "io", "processes"]
     names = [name for name in PEERS if any(name in results.peers(case) for case in cases)]
     rows = [[PEERS[name].title, *(spread(results.spread(case, name)) for case in cases)] for name in names]
     return table(["jobs/s", "1 at once", "10 at once", "100 at once", "10 ms each, 100 at once", "2 processes"], rows)

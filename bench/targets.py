@@ -95,14 +95,19 @@ def _of(case: str, figure: str, peer: str = "toril", scale: float = 1.0) -> Call
 
 TARGETS = [
     Target("no-op jobs, 100 at once", "BullMQ (Node)", _drained([NODE]), 1.7),
+    Target("the same with the default log", "BullMQ (Node)", _against_node("drain-100-log"), 1.8),
+    Target(
+        "the same with the default log", "Toril without",
+        lambda results: ratio(results.median("drain-100-log", "toril"), results.median("drain-100", "toril")), 0.85,
+    ),
     Target("no-op jobs, 100 at once", "bullmq (Python)", _drained([FIRST_PORT]), 12),
     Target("no-op jobs, 100 at once", "the best other Python peer", _drained(OTHERS), 6),
-    Target("no-op jobs, one at a time", "BullMQ (Node)", _one_slot([NODE]), 1.0),
+    Target("no-op jobs, one at a time", "BullMQ (Node)", _one_slot([NODE]), 1.1),
     Target("no-op jobs, one at a time", "the best Python peer", _one_slot([*OTHERS, FIRST_PORT]), 1.5),
     Target("jobs of 10 ms, 100 at once", "the 10,000/s that are possible", _of("io", "rate", scale=0.01), 75, unit="%"),
     Target("added in bulk", "BullMQ (Node)", _against_node("bulk"), 3),
     Target("added one by one", "BullMQ (Node)", _against_node("one"), 1.0),
-    Target("picked up, p50", "the best peer that acknowledges", _picked_up("p50"), 1.0, "at most"),
+    Target("picked up, p50", "the best peer that acknowledges", _picked_up("p50"), 0.95, "at most"),
     Target("picked up, p99", "the best peer that acknowledges", _picked_up("p99"), 1.0, "at most"),
     Target("idle: commands of clients", "a second and queue", _of("idle", "asked"), 0.5, "at most", ""),
     Target("idle: memory of a worker process", "", _of("idle", "resident"), 45, "at most", "MB"),
@@ -117,8 +122,15 @@ TARGETS = [
             results.median("file-drain", "toril-file"),
             best_rate(results, ["huey-file", "huey-loop"], ["file-drain"]),
         ),
-        5,
+        7,
     ),
+    Target("no-op jobs on a file", "a second", _of("file-drain", "rate", "toril-file"), 25_000, unit=""),
+    Target(
+        "added one by one to a file", "SqliteHuey",
+        lambda results: ratio(results.median("file-one", "toril-file"), results.median("file-one", "huey-file")), 1.0,
+    ),
+    Target("picked up from a file, p50", "", _of("file-latency", "p50", "toril-file"), 3, "at most", "ms"),
+    Target("picked up from a file, p99", "", _of("file-latency", "p99", "toril-file"), 10, "at most", "ms"),
     *(
         Target(f"no-op jobs with 1,000,000 {shape}", "with 1,000", _grown(shape), 0.9)
         for shape in ("waiting", "delayed", "prioritized")

@@ -28,6 +28,7 @@ DATA: dict[str, Any] = {"user_id": 12345, "email": "someone@example.org", "text"
 URL = os.environ.get("BENCH_URL", "")
 FILE = URL.removeprefix("sqlite:///")
 IO = 0.01  # seconds
+DEFAULT_LOG = os.environ.get("BENCH_LOG") == "default"  # as its command logs when nobody says otherwise; else silent
 CHUNK = 1000
 
 

@@ -2,15 +2,17 @@
 
 import asyncio
 import json
+import logging.config
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from arq import create_pool
 from arq.connections import RedisSettings
+from arq.logs import default_log_config
 from arq.worker import Worker, func
 
-from bench.peers.adapter import DATA, URL, Adapter, Producer, main, noop, wait_async
+from bench.peers.adapter import DATA, DEFAULT_LOG, URL, Adapter, Producer, main, noop, wait_async
 
 
 def packed(value: Any) -> bytes:
@@ -46,6 +48,8 @@ async def io(_: Any, data: dict[str, Any]) -> None:
 
 
 def work(slots: int) -> None:
+    if DEFAULT_LOG:
+        logging.config.dictConfig(default_log_config(verbose=False))
     asyncio.set_event_loop(asyncio.new_event_loop())  # it asks for one when it is made
     worker = Worker(
         [func(nothing, name="noop"), func(io, name="io")],
@@ -55,7 +59,7 @@ def work(slots: int) -> None:
         keep_result=0,
         job_serializer=packed,
         job_deserializer=json.loads,
-        log_results=False,
+        log_results=DEFAULT_LOG,
     )
     worker.run()
 

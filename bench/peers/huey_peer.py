@@ -11,10 +11,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from huey import RedisHuey, SqliteHuey
+from huey.consumer_options import ConsumerConfig
 
-from bench.peers.adapter import FILE, URL, Adapter, Producer, main, noop, wait
+from bench.peers.adapter import DEFAULT_LOG, FILE, URL, Adapter, Producer, main, noop, wait
 
-logging.getLogger("huey").setLevel(logging.WARNING)
+if DEFAULT_LOG:
+    ConsumerConfig().setup_logger()
+else:
+    logging.getLogger("huey").setLevel(logging.WARNING)
 huey = (
     RedisHuey("bench", url=URL, results=False)
     if URL.startswith("redis:")

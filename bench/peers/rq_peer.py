@@ -8,7 +8,7 @@ from redis import Redis
 from rq import Queue, SimpleWorker
 from rq.serializers import JSONSerializer
 
-from bench.peers.adapter import DATA, URL, Adapter, Producer, main
+from bench.peers.adapter import DATA, DEFAULT_LOG, URL, Adapter, Producer, main
 
 NAMES = {"noop": "bench.peers.adapter.noop", "io": "bench.peers.adapter.wait"}
 
@@ -31,7 +31,9 @@ async def opened() -> AsyncIterator[Producer]:
 
 def work(_: int) -> None:
     connection = Redis.from_url(URL)
-    SimpleWorker(["bench"], connection=connection, serializer=JSONSerializer).work(logging_level="WARNING")
+    SimpleWorker(["bench"], connection=connection, serializer=JSONSerializer).work(
+        logging_level="INFO" if DEFAULT_LOG else "WARNING"
+    )
 
 
 if __name__ == "__main__":

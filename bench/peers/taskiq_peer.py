@@ -9,7 +9,7 @@ from typing import Any
 
 from taskiq_redis import RedisStreamBroker
 
-from bench.peers.adapter import DATA, URL, Adapter, Producer, main, noop, wait_async
+from bench.peers.adapter import DATA, DEFAULT_LOG, URL, Adapter, Producer, main, noop, wait_async
 
 # From the first message on: else it does not see what was added before its group was made.
 broker = RedisStreamBroker(URL, queue_name="bench", consumer_id="0")
@@ -44,7 +44,7 @@ async def opened() -> AsyncIterator[Producer]:
 
 def work(slots: int) -> None:
     options = ["bench.peers.taskiq_peer:broker", "--workers", "1", "--max-async-tasks", str(slots)]
-    command = [sys.executable, "-m", "taskiq", "worker", *options, "--log-level", "WARNING"]
+    command = [sys.executable, "-m", "taskiq", "worker", *options, "--log-level", "INFO" if DEFAULT_LOG else "WARNING"]
     os.execv(sys.executable, command)  # noqa: S606 - this very interpreter
 
 

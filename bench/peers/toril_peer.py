@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.peers.adapter import DATA, URL, Adapter, Producer, main
+from bench.peers.adapter import DATA, DEFAULT_LOG, URL, Adapter, Producer, main
 from toril import App, Queue
 from toril.cli.bench.command import worker_environment
 from toril.client.options import AddOptions
@@ -37,10 +37,11 @@ async def opened() -> AsyncIterator[Producer]:
 def work(slots: int) -> None:
     """Become `toril run`."""
     board, size = Path(os.environ["TORIL_BENCH_BOARD"]), int(os.environ["TORIL_BENCH_SLOTS"])
-    command = ["-m", "toril", "run", "toril.cli.bench.app:app", "--no-http", "--log-level", "warning"]
+    command = ["-m", "toril", "run", "toril.cli.bench.app:app", "--no-http"]
+    level = [] if DEFAULT_LOG else ["--log-level", "warning"]
     own = ["-q", f"{QUEUE}:{slots}", "--processes", os.environ.get("BENCH_PROCESSES", "1")]
     os.execve(  # noqa: S606 - this very interpreter
-        sys.executable, [sys.executable, *command, *own], worker_environment(URL, "bull", QUEUE, board, size)
+        sys.executable, [sys.executable, *command, *level, *own], worker_environment(URL, "bull", QUEUE, board, size)
     )
 
 
