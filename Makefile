@@ -1,10 +1,10 @@
-# `make help` lists what there is.
+# `make help` lists the commands.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_WORKERS ?= 3
 export PYTEST_WORKERS
-unexport PYTHONDONTWRITEBYTECODE  # or each process that a test starts compiles Toril anew
+unexport PYTHONDONTWRITEBYTECODE  # otherwise each process that a test starts compiles Toril again
 PARALLEL := --numprocesses $(PYTEST_WORKERS) --dist worksteal
 NODE := tests/interop/node
 
@@ -25,18 +25,18 @@ $(BIN)/.installed: pyproject.toml requirements-dev.txt
 	@touch $@
 
 .PHONY: setup
-setup: $(BIN)/.installed ## Make the virtual environment and install what is needed
+setup: $(BIN)/.installed ## Create .venv and install everything that is pinned
 
 .PHONY: demo
 demo: setup ## Watch a small shop of queues at work, for ten seconds
 	@$(BIN)/toril demo
 
 .PHONY: example
-example: setup ## Watch the worker of a support product for some seconds: 25 queues; on Redis with TORIL_URL=redis://…
+example: setup ## Watch the helpdesk example at work for some seconds; on Redis with TORIL_URL=redis://…
 	@cd examples && ../$(BIN)/python -m helpdesk
 
 .PHONY: servers
-servers: ## Install what the tests start for themselves: redis-server, PostgreSQL, Chromium
+servers: ## Install the servers that the tests start: redis-server, PostgreSQL, Chromium
 	@PATH="$$PATH:$$(echo /usr/lib/postgresql/*/bin | tr ' ' ':')"; missing=""; \
 	command -v redis-server > /dev/null || missing="$$missing redis-server"; \
 	command -v postgres > /dev/null || missing="$$missing postgresql"; \
@@ -54,7 +54,7 @@ $(NODE)/node_modules/.installed: $(NODE)/package.json $(NODE)/package-lock.json
 	@touch $@
 
 .PHONY: node
-node: $(NODE)/node_modules/.installed ## Install what the tests run on Node: BullMQ, and the type checker pyright
+node: $(NODE)/node_modules/.installed ## Install what the tests need on Node: BullMQ and pyright
 
 .PHONY: test
 test: setup servers node lint types ## What a change needs to be green: lint, types, and the tests of every layer
@@ -62,68 +62,68 @@ test: setup servers node lint types ## What a change needs to be green: lint, ty
 	@$(BIN)/python -m tools.suite quick; code=$$?; $(BIN)/python -m tools.gate || code=1; exit $$code
 
 .PHONY: test-all
-test-all: setup servers node ## The rest of the tests, in stages: every Redis, real processes, planted bugs, all of interop. STAGES="stores interop" for some
+test-all: setup servers node ## The other tests, in stages: every kind of Redis, real processes, planted bugs, all of interop. STAGES="stores interop" runs some
 	@$(BIN)/python -m tools.gate --new
 	@$(BIN)/python -m tools.suite $(STAGES); code=$$?; $(BIN)/python -m tools.gate || code=1; exit $$code
 
 .PHONY: test-pythons
-test-pythons: setup servers ## Unit, conformance and worker tests on the newer Pythons that are installed. PYTHONS=3.13 for one that has to be
+test-pythons: setup servers ## Unit, conformance and worker tests on newer Pythons, if installed. PYTHONS=3.13 requires that one
 	@$(BIN)/python -m tools.pythons $(PYTHONS)
 
-# What the gate runs, and how much of it: about 20 minutes on two quiet cores.
+# What the gate runs, and how much: about 20 minutes on two quiet cores.
 GATE := TORIL_SIM_SEEDS=400 TORIL_SIM_CROWDS=200 TORIL_SIM_REPLAYS=20 TORIL_MACHINE_EXAMPLES=200 TORIL_HTTP_FUZZ=20000 \
 	TORIL_TORTURE_MINUTES=3 TORIL_TORTURE_JOBS=15500 TORIL_TORTURE_EVERY=1 TORIL_POWER_CUTS=10 TORIL_INTEROP_KILLS=12
 PROOFS := tests/sim tests/torture tests/conformance/test_crash_points.py tests/conformance/test_machine.py \
 	tests/faults/test_power.py tests/faults/test_supervisor.py tests/faults/test_redis_trouble.py \
 	tests/interop/test_fleet.py tests/web/test_fuzz.py tests/web/test_schema.py
 
-# What readers are told of a run that is published, which it is whether it kept its promises or not.
+# What readers are told about a run. It is published whether it kept the promises or not.
 SAID = $(if $(NOTE),--note "$$NOTE") $(if $(REMARK),--remark "$$REMARK")
 export NOTE REMARK
 
 .PHONY: gate
-gate: setup servers node ## The figures T1 to T15 at their full size: a table, .proof/gate.json and docs/reliability.md
+gate: setup servers node ## Measure the figures T1 to T15 at full size, and write docs/reliability.md and .proof/gate.json
 	@$(BIN)/python -m tools.gate --new
 	$(GATE) $(BIN)/pytest --quiet $(PARALLEL) $(PROOFS); code=$$?; $(BIN)/python -m tests.sim.planted || code=1; \
 		$(BIN)/python -m tools.gate || code=1; $(BIN)/python -m tools.proofs gate --code $$code $(SAID) && exit $$code
 
 .PHONY: planted
-planted: setup servers ## Look for every planted bug with known seeds and with new ones, into docs/reliability.md. TORIL_BLIND=word for other new seeds
+planted: setup servers ## Search for every planted bug with known and new seeds, and write docs/reliability.md. TORIL_BLIND=word chooses the new seeds
 	@$(BIN)/python -m tools.gate --new
 	$(BIN)/pytest --quiet $(PARALLEL) tests/sim/test_mutants.py; code=$$?; $(BIN)/python -m tests.sim.planted || code=1; \
 		$(BIN)/python -m tools.gate || code=1; $(BIN)/python -m tools.proofs planted --code $$code $(SAID) && exit $$code
 
 .PHONY: lint
-lint: setup ## Style and formatting
+lint: setup ## Check style and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
 .PHONY: types
-types: setup ## Static types
+types: setup ## Check static types
 	$(BIN)/mypy
 
 .PHONY: format
-format: setup ## Put the code into shape
+format: setup ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 .PHONY: capabilities
-capabilities: setup ## Write docs/capabilities.md and the catalogue in docs/reliability.md from the tests' marks
+capabilities: setup ## Write docs/capabilities.md, and the catalogue in docs/reliability.md, from the marks on the tests
 	$(BIN)/python -m tools.capabilities --write
 	$(BIN)/python -m tools.catalogue --write
 
 .PHONY: dist
-dist: setup ## Build wheel and sdist into dist/, and check them in a fresh environment
+dist: setup ## Build wheel and sdist in dist/, and check them in a fresh environment
 	rm -rf dist
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --quiet --no-isolation
 	$(BIN)/python -m tools.release dist
 
 .PHONY: sbom
-sbom: setup ## Write what a release is built from, as CycloneDX JSON
+sbom: setup ## List what a release is built from, as CycloneDX JSON
 	$(BIN)/python -m tools.sbom > sbom.json
 
 .PHONY: pins
-pins: ## Write requirements-dev.txt anew after a version in it was changed: what it needs, and all hashes. Needs uv
+pins: ## Update requirements-dev.txt after you changed a version in it: its dependencies and all hashes. Needs uv
 	@command -v uv > /dev/null || { echo "uv is missing: run  pip install uv"; exit 1; }
 	sed -n 's/^\([A-Za-z0-9._-]*==[^\]*\).*/\1/p' requirements-dev.txt > requirements-dev.in
 	uv pip compile --quiet --universal --python-version 3.11.2 --generate-hashes --no-annotate --no-header \
@@ -141,29 +141,29 @@ reference: setup ## Write docs/cli.md from the commands, and docs/llms.txt from 
 	$(BIN)/python -m tools.assistants --write
 
 .PHONY: docs
-docs: setup ## Build the documentation into site/, strictly
+docs: setup ## Build the documentation in site/; a broken link fails the build
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 TORIL_SOAK_MINUTES ?= 60
 
 .PHONY: screenshots
-screenshots: setup servers ## Take the pictures of the dashboard that the docs show
+screenshots: setup servers ## Take the screenshots of the dashboard for the docs
 	$(BIN)/python -m tools.screenshots
 
 .PHONY: soak
-soak: setup servers node ## The long run: torture and the simulator for TORIL_SOAK_MINUTES, into docs/reliability.md; then all of interop
+soak: setup servers node ## The long run: torture and the simulator for TORIL_SOAK_MINUTES, published in docs/reliability.md; then all of interop
 	TORIL_SOAK_MINUTES=$(TORIL_SOAK_MINUTES) $(BIN)/python -m tools.soak; code=$$?; \
 		$(BIN)/python -m tools.proofs soak --code $$code $(SAID) && exit $$code
 	TORIL_INTEROP_ALL=1 TORIL_INTEROP_KILLS=10 $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) tests/interop
 
 .PHONY: bench
-bench: setup servers ## Toril beside its peers, about 15 minutes: PEERS=toril,huey CASES=drain-100,latency ROUNDS=3 for a part
+bench: setup servers ## Measure Toril and other systems, about 15 minutes; a part with PEERS=toril,huey CASES=drain-100,latency ROUNDS=3
 	$(BIN)/python -m bench $(if $(PEERS),--peers $(PEERS)) $(if $(CASES),--cases $(CASES)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 .PHONY: bench-quick
-bench-quick: setup servers ## The main figures beside the nearest peers, about 2 minutes
+bench-quick: setup servers ## Measure the main figures and the closest systems, about 2 minutes
 	$(BIN)/python -m bench --quick
 
 .PHONY: clean
-clean: ## Remove what was built
+clean: ## Remove everything that was built
 	rm -rf $(VENV) .pythons $(NODE)/node_modules .bench build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

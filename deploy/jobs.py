@@ -1,4 +1,4 @@
-"""The app that these files run; put yours in its place. `TORIL_URL` says where the store is."""
+"""The app that these files run. Replace it with yours. `TORIL_URL` says where the store is."""
 
 import asyncio
 import os
@@ -9,11 +9,11 @@ app = App()
 
 
 async def greet(ctx: JobContext[str]) -> str:
-    """A job that takes a moment, as one that calls another service does."""
+    """A job that takes a moment, like one that calls another service."""
     await asyncio.sleep(float(os.environ.get("GREET_SECONDS", "0.01")))
     return f"hello {ctx.data}"
 
 
-# A lease of a minute: how long after a worker's death, at most, its jobs run elsewhere.
+# A lease of a minute: after a worker has died, its jobs run elsewhere within that time.
 LEASE = float(os.environ.get("MAIL_LEASE", "60"))
 mail = app.queue("mail", [greet], concurrency=20, lease=LEASE, retry=Retry(5, Exponential(1, jitter="full")))

@@ -1,4 +1,4 @@
-"""What a handler can say about a failure, and what becomes of its job."""
+"""What a handler can say about a failure, and what happens to its job."""
 
 import asyncio
 
@@ -15,11 +15,11 @@ async def charge(ctx: JobContext[str]) -> str:
     if ctx.data == "no such card":
         raise PermanentError("the card does not exist")  # trying again will not help
     if calls == 2:
-        raise TransientError("busy", retry_after=0.1)  # not before the service says so
+        raise TransientError("busy", retry_after=0.1)  # try again when the service says so, not earlier
     if calls == 3:
-        raise Snooze(0.1)  # not now; no attempt is spent
+        raise Snooze(0.1)  # run later; this spends no attempt
     if calls < 5:
-        raise ConnectionError("no answer")  # anything else: again, after a backoff
+        raise ConnectionError("no answer")  # any other error: try again after a backoff
     return f"charged in attempt {ctx.attempt}"
 
 

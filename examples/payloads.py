@@ -1,4 +1,4 @@
-"""Payloads by their type: a pydantic model, a dataclass, a TypedDict, plain JSON. Run it; it ends by itself."""
+"""Payload types: a pydantic model, a dataclass, a TypedDict, plain JSON. Run it; it exits by itself."""
 
 import asyncio
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ async def main() -> None:
         try:
             await shop.add("send_welcome", {"user_id": "one", "email": "a@example.org"})
         except InvalidPayload as error:
-            print(error)  # it names the field, and nothing was stored
+            print(error)  # names the field; nothing was stored
         app.stop()
         await worker
 

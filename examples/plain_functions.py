@@ -1,4 +1,4 @@
-"""Plain functions: in threads by default, in processes of their own where they compute. No `async` in sight."""
+"""Plain functions, in threads by default and in processes where they compute. There is no `async` in this file."""
 
 import asyncio
 

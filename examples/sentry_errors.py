@@ -1,6 +1,6 @@
-"""Jobs that fail for good, in Sentry: once each, with tags and the error, and without the payload.
+"""Report jobs that fail for good to Sentry: once each, with tags and the error, and without the payload.
 
-Instead of sending anything, this example prints what would be sent: leave out `transport` and give your own `dsn`.
+This example prints what would be sent. To send it, leave out `transport` and use your own `dsn`.
 """
 
 import asyncio

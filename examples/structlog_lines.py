@@ -1,4 +1,4 @@
-"""Log lines that say which job they were written in. The handler does not name it; its context does."""
+"""Log lines that name the job in which they were written. The handler does not add it; its context does."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from toril.integrations.structlog import instrument
 
 structlog.configure(
     processors=[
-        structlog.contextvars.merge_contextvars,  # this is where the job's facts come in
+        structlog.contextvars.merge_contextvars,  # adds the job's facts
         structlog.processors.add_log_level,
         structlog.processors.JSONRenderer(sort_keys=True),
     ]
@@ -25,7 +25,7 @@ async def send(ctx: JobContext[str]) -> None:
 
 
 def resize(ctx: SyncJobContext[int]) -> None:
-    log.info("resizing", width=ctx.data)  # in a thread, and no different
+    log.info("resizing", width=ctx.data)  # the same in a thread
 
 
 mail = app.queue("mail", [send, resize])

@@ -1,10 +1,10 @@
-"""A shop on Django: orders are packed by jobs, and receipts written by tasks of django-tasks.
+"""A shop on Django: jobs pack the orders, and tasks of django-tasks write the receipts.
 
 python manage.py migrate
 python manage.py runserver          the site
 python manage.py toril run          the worker, in another terminal
 curl -X POST localhost:8000/orders/17/
-python manage.py toril queues       every command of toril, on the store of the settings
+python manage.py toril queues       every command of toril, on the store in the settings
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A shop on FastAPI: orders are taken by HTTP, and packed by a worker.
+"""A shop on FastAPI: it takes orders over HTTP, and a worker packs them.
 
 uvicorn shop:web                 the site, with the dashboard at /jobs/
 toril run shop:app               the worker, in another terminal
@@ -15,7 +15,7 @@ from toril import App, JobContext, Queue
 from toril.integrations.starlette import lifespan, mount, queue_of
 from toril.web import Open
 
-app = App()  # the store is $TORIL_URL, else a file here
+app = App()  # the store: $TORIL_URL, or a file in this folder
 
 
 async def pack(ctx: JobContext[int]) -> str:
@@ -27,14 +27,14 @@ app.queue("orders", [pack])
 
 @asynccontextmanager
 async def own(_: FastAPI) -> AsyncIterator[dict[str, str]]:
-    """What the shop itself opens and closes; the queues are open in here."""
+    """What the shop itself opens and closes. The queues are open here."""
     yield {"shop": "open"}
 
 
 Orders = Annotated[Queue, Depends(queue_of(app, "orders", about=lambda request: {"path": request.url.path}))]
 
 web = FastAPI(lifespan=lifespan(app, own))
-mount(web, app, "/jobs", access=Open())  # whoever is on this machine may look; see docs/http.md for who may act
+mount(web, app, "/jobs", access=Open())  # anyone on this machine may look; docs/http.md says who may make changes
 
 
 @web.post("/orders/{number}", status_code=202)

@@ -1,4 +1,4 @@
-"""A shop on Flask: its code blocks, and so do the queues that it uses, by `.sync`.
+"""A shop on Flask. Its code is blocking, so it uses the queues through `.sync`.
 
 flask --app shop:web run         the site; or:  gunicorn --preload --workers 4 shop:web
 toril run shop:app               the worker, in another terminal
@@ -10,7 +10,7 @@ from flask.typing import ResponseReturnValue
 
 from toril import App, SyncJobContext
 
-app = App()  # the store is $TORIL_URL, else a file here
+app = App()  # the store: $TORIL_URL, or a file in this folder
 
 
 def pack(ctx: SyncJobContext[int]) -> str:

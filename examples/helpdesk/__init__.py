@@ -1,7 +1,7 @@
-"""The worker of a support product: 25 queues, 30 schedules, a database of its own, and an outside world that fails.
+"""The worker of a support product: 25 queues, 30 schedules, a database of its own, and external services that fail.
 
-    toril run helpdesk.worker:app    works all of it, from the folder `examples`
-    python -m helpdesk               shows it at work for some seconds, on a store in a file, or on what $TORIL_URL says
+    toril run helpdesk.worker:app    runs all of it; start it in the folder `examples`
+    python -m helpdesk               shows it at work for some seconds, on a file, or on the store in $TORIL_URL
 
-Begin with `tables.py`, which says how each queue is worked, then read any file of `queues/`.
+Begin with `tables.py`, which configures each queue, then read any file in `queues/`.
 """

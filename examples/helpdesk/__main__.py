@@ -1,6 +1,6 @@
-"""`python -m helpdesk`: a morning of the helpdesk in some seconds, with an outside world that fails one call in five.
+"""`python -m helpdesk`: a morning of the helpdesk in some seconds. One in five calls to external services fails.
 
-On a store in a temporary file; or, with TORIL_URL, wherever that is.
+The store is a temporary file, or what TORIL_URL names.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ def main() -> int:
 
 
 async def morning(api: FakeApi) -> int:
-    """Work until all that was asked for is there, and say what it was."""
+    """Work until everything that was requested is done, and return a summary."""
     from helpdesk import database  # noqa: PLC0415 - apps read the environment when they are imported
     from helpdesk.summary import summary  # noqa: PLC0415
     from helpdesk.worker import app  # noqa: PLC0415
@@ -44,7 +44,7 @@ async def morning(api: FakeApi) -> int:
             if any(circuit.state == "open" for circuit in await app.breakers.list()):
                 api.down.clear()
             for failed in (DeadLetterFilter(queue="ai-agent"), DeadLetterFilter(error="status 503")):
-                await app.dead_letters.replay(failed)  # as an operator does who knows that it will go well now
+                await app.dead_letters.replay(failed)  # as an operator does who knows that the provider is back
         app.stop()
         await worker
         doubles = await workload.doubles(app)

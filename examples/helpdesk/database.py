@@ -1,6 +1,6 @@
-"""The product's own database: SQLite, too, and apart from the jobs.
+"""The product's own database: also SQLite, but separate from the jobs.
 
-What is done to it are plain functions whose first argument is a connection. `await run(function, …)` calls one in a
+Plain functions with a connection as their first argument read and change it. `await run(function, …)` calls one in a
 thread, in a transaction of its own, so that the event loop never waits for the disk.
 """
 
@@ -25,12 +25,12 @@ _PATIENCE = 60.0  # seconds for which a writer waits for its turn
 
 
 async def run(work: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """What the function returns, once it is committed. If it raises, nothing has happened."""
+    """Return what the function returns, after the commit. If it raises, nothing has happened."""
     return await asyncio.to_thread(lambda: done(work, *args, **kwargs))
 
 
 def done(work: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """The same, where code blocks."""
+    """The same for blocking code."""
     with closing(_connected()) as connection:
         connection.execute("BEGIN IMMEDIATE")
         with connection:
@@ -38,7 +38,7 @@ def done(work: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs:
 
 
 def prepare() -> None:
-    """Bring the tables about. Any number of processes may do so at once."""
+    """Create the tables. Any number of processes may do so at once."""
     with closing(_connected()) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.executescript(_SCHEMA)

@@ -1,4 +1,4 @@
-"""The app itself: where its resources come from, how a queue is declared, who hears of trouble."""
+"""The app: where its resources come from, how queues are declared, who gets alerts."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -17,7 +17,7 @@ __all__ = ["app", "declared", "hosted_only"]
 
 @asynccontextmanager
 async def lifespan(_: App) -> AsyncIterator[Outside]:
-    """What a worker process needs, open for as long as it works; handlers find it as `ctx.state`."""
+    """What a worker process needs, open as long as it runs. Handlers find it in `ctx.state`."""
     await asyncio.to_thread(database.prepare)
     async with Outside(settings.api()) as outside:
         yield outside
@@ -27,7 +27,7 @@ app: Final = App(lifespan=lifespan)
 
 
 class Special(TypedDict, total=False):
-    """What some queues have beside their row."""
+    """Options that some queues have in addition to their row."""
 
     rate_limit: RateLimit
     groups: GroupLimits
@@ -37,7 +37,7 @@ class Special(TypedDict, total=False):
 
 
 def declared(name: str, handlers: Mapping[str, Callable[..., Any]], **special: Unpack[Special]) -> Queue:
-    """A queue, worked as its row of the table says."""
+    """Declare a queue with the settings in its row of the table."""
     row = QUEUES[name]
     lease = max(2.0, seconds(row.lease))
     kept = Keep(age=row.keep) if row.keep else Keep(count=0)
@@ -46,19 +46,19 @@ def declared(name: str, handlers: Mapping[str, Callable[..., Any]], **special: U
     )
 
 
-# For what only we do, who run it for customers. Elsewhere such a job is skipped, and its schedule is not made.
+# For what only the hosted version does. Elsewhere such a job is skipped, and its schedule is not created.
 hosted_only = only_if(settings.is_hosted, "Skipping {job} in self-hosted mode")
 
 
 @app.on_start
 async def keep_the_order() -> None:
-    """Some queues run one job at a time, over all processes."""
+    """Let some queues run one job at a time, across all processes."""
     for name in ONE_IN_THE_FLEET:
         await app.queues[name].set_concurrency(1)
 
 
 async def page_someone(alert: Alert) -> None:
-    """Here: a table. Elsewhere: `Webhook("https://…")`, or what your on-call service takes."""
+    """Write the alert to a table. Use `Webhook("https://…")`, or whatever your on-call service accepts."""
     await database.run(database.note_alert, str(alert.kind), alert.queue, alert.text)
 
 

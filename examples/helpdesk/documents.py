@@ -9,7 +9,7 @@ __all__ = ["cut", "end", "forgotten", "restart", "save_vectors", "texts", "unfin
 
 
 def cut(db: Connection, document: str) -> int:
-    """Make segments of the text, one a line, and say how many there are. A second time changes nothing."""
+    """Split the text into segments, one per line, and return their number. A second call changes nothing."""
     (text,) = db.execute("SELECT text FROM documents WHERE id = ?", (document,)).fetchone()
     lines = text.splitlines()
     db.executemany(
@@ -36,7 +36,7 @@ def save_vectors(db: Connection, document: str, vectors: dict[int, str]) -> None
 
 
 def unfinished(db: Connection, document: str) -> int:
-    """How many segments have no vector."""
+    """Return how many segments have no vector."""
     (count,) = db.execute("SELECT count(*) FROM segments WHERE document = ? AND vector IS NULL", (document,)).fetchone()
     return int(count)
 
@@ -46,13 +46,13 @@ def end(db: Connection, document: str, status: str) -> None:
 
 
 def forgotten(db: Connection, before: float) -> list[str]:
-    """Documents that nobody has begun with, or that were begun with and have not ended, since then."""
+    """Return documents that have not been started, or that were started and have not ended, since then."""
     rows = db.execute("SELECT id FROM documents WHERE status IN ('uploaded', 'embedding') AND since < ?", (before,))
     return [document for (document,) in rows]
 
 
 def restart(db: Connection, document: str) -> float | None:
-    """Let it begin anew, and say since when; None if it has ended meanwhile."""
+    """Restart it, and return the time of the restart; None if it has ended in the meantime."""
     row = db.execute(
         "UPDATE documents SET status = 'uploaded', since = ? WHERE id = ? AND status IN ('uploaded', 'embedding')"
         " RETURNING since",

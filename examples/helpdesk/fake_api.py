@@ -1,5 +1,5 @@
-"""The outside world, on this machine and badly behaved: it is busy, it breaks, and it cuts the line after the work is
-done. What it has done it knows by the caller's key, and does it once."""
+"""The external services, simulated and unreliable: busy, failing, or breaking the connection after the work is done.
+They recognize by the caller's key what they have already done, and do it once."""
 
 import json
 import threading
@@ -16,12 +16,12 @@ from zlib import crc32
 __all__ = ["MESSAGES", "REVOKED", "FakeApi", "Trouble"]
 
 MESSAGES: Final = 45  # in every mailbox
-REVOKED: Final = "revoked"  # what the names of credentials begin with that nobody can refresh
+REVOKED: Final = "revoked"  # prefix of the names of credentials that nobody can refresh
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """An answer that is none. A `lost` one comes after the work was done."""
+    """A failed response. A `lost` one fails after the work was done."""
 
     status: int
     retry_after: float | None = None
@@ -34,9 +34,9 @@ CUT: Final = Trouble(0, lost=True)
 
 
 class FakeApi:
-    """`with FakeApi(trouble=0.2) as api:` serves at `api.url`. One call in five goes wrong, at its first time only, and
-    always the same ones. `api.next["/hooks"]` has what goes wrong next, whatever chance says; `api.down` what always
-    does. `api.done` has the keys of what was done, by path; `api.times` how often each was asked for."""
+    """`with FakeApi(trouble=0.2) as api:` serves at `api.url`. One in five calls fails, always the same ones, and
+    only the first time. `api.next["/hooks"]` says how the next call fails, regardless of chance; `api.down` says what
+    always fails. `api.done` has the keys of what was done, by path; `api.times` how often each was requested."""
 
     def __init__(self, trouble: float = 0.0, seed: int = 0) -> None:
         self._share, self._seed = round(trouble * 100), seed
@@ -66,17 +66,17 @@ class FakeApi:
         self._server.server_close()
 
     def so_far(self) -> defaultdict[str, set[str]]:
-        """What was done, as of now, while it goes on."""
+        """What was done so far, while calls continue."""
         with self._lock:
             return defaultdict(set, {service: set(keys) for service, keys in self.done.items()})
 
     def asked(self) -> int:
-        """How many calls there were."""
+        """Return the number of calls."""
         with self._lock:
             return self.calls.total()
 
     def answer(self, method: str, path: str, query: dict[str, str], key: str, body: Any) -> Trouble | Any:
-        """What a call is answered with."""
+        """Return the response to a call."""
         service = "/" + path.split("/")[1]
         with self._lock:
             self.calls[service] += 1
@@ -126,7 +126,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever has called may be dead by now."""
+        """The caller may be dead by now."""
 
 
 def _serving(api: FakeApi) -> Callable[..., BaseHTTPRequestHandler]:
@@ -158,6 +158,6 @@ def _serving(api: FakeApi) -> Callable[..., BaseHTTPRequestHandler]:
             self.wfile.write(data)
 
         def log_message(self, *_: Any) -> None:
-            """In silence."""
+            """Log nothing."""
 
     return Serving

@@ -1,13 +1,13 @@
-"""Mailboxes that are polled, and the stages in which one can be.
+"""Mailboxes that are polled, and the stages of a mailbox.
 
     idle ──> list_pending ──> list ──> import_pending ──> import ──> idle
                                 └────────> failed <─────────┘
 
-A scanner moves what is due to `list_pending` and asks for a job. The job makes it `list` while it fetches the list of
-messages; a second job makes it `import` while it fetches the messages. Each step is an UPDATE that says from where, so
-that of two who try one succeeds, and nobody moves what has moved on. A mailbox is held by a start of a job: one that
-was lost, while the job runs elsewhere, has an older fence, and changes nothing more. A worker that dies leaves its
-mailbox in `list` or `import`, where a scanner finds it.
+A scanner moves due mailboxes to `list_pending` and adds a job. The job moves the mailbox to `list` while it fetches the
+list of messages; a second job moves it to `import` while it fetches the messages. Each step is an UPDATE that names the
+stage it starts from. So if two processes try, one succeeds, and nobody moves a mailbox that has already moved on. One
+start of a job holds a mailbox. A start that was lost, while the job runs elsewhere, has an older fence and changes
+nothing any more. A worker that dies leaves its mailbox in `list` or `import`, where a scanner finds it.
 """
 
 import time
@@ -23,14 +23,14 @@ __all__ = [
     "relaunch", "relaunchable", "stuck", "unstick",
 ]  # fmt: skip
 
-HOPELESS: Final = ("invalid_grant", "revoked_access", "insufficient_scope")  # only the user can mend these
+HOPELESS: Final = ("invalid_grant", "revoked_access", "insufficient_scope")  # only the user can fix these
 INTERVAL: Final = 300  # seconds between two polls of a mailbox
-COOL_DOWN: Final = 30  # seconds after which a job that was asked for may be asked for again
+COOL_DOWN: Final = 30  # seconds until the same job may be added again
 MOST_RELAUNCHES: Final = 5
 
 
 class Start(NamedTuple):
-    """One run of a job: an attempt, or one more after its worker was lost."""
+    """One start of a job: an attempt, or a repetition after its worker was lost."""
 
     job: str
     fence: int
@@ -40,7 +40,7 @@ class Start(NamedTuple):
 
 
 def due(db: Connection) -> list[tuple[str, str]]:
-    """Mailboxes to poll now, with their stage. They are taken: whoever asks within the cool-down gets others."""
+    """Return mailboxes to poll now, with their stages. Until the cool-down is over, other callers get others."""
     now = time.time()
     db.execute(
         "UPDATE mailboxes SET stage = 'list_pending', since = ?1"
@@ -65,7 +65,7 @@ def begin(db: Connection, mailbox: str, stage: str, start: Start) -> bool:
 
 
 def listed(db: Connection, mailbox: str, start: Start, messages: Sequence[str]) -> bool:
-    """The first stage is done: remember what there is to import, but for what was imported before."""
+    """Finish the first stage: remember what to import, except for what was imported before."""
     db.executemany(
         "INSERT INTO to_import (mailbox, message) SELECT ?1, ?2"
         " WHERE NOT EXISTS (SELECT 1 FROM messages WHERE mailbox = ?1 AND message = ?2) ON CONFLICT DO NOTHING",
@@ -80,7 +80,7 @@ def listed(db: Connection, mailbox: str, start: Start, messages: Sequence[str]) 
 
 
 def claim_batch(db: Connection, mailbox: str, start: Start) -> list[str]:
-    """Some messages to fetch next, and a sign of life for the scanner. None if another has the mailbox."""
+    """Return some messages to fetch next, and note the activity. None if another start has the mailbox."""
     alive = "UPDATE mailboxes SET since = ?4 WHERE id = ?1 AND holder = ?2 AND fence = ?3 AND stage = 'import'"
     if not _moved(db, alive, (mailbox, *start, time.time())):
         return []
@@ -93,7 +93,7 @@ def claim_batch(db: Connection, mailbox: str, start: Start) -> list[str]:
 
 
 def acknowledge(db: Connection, mailbox: str, subjects: dict[str, str]) -> None:
-    """These are imported. A second time changes nothing."""
+    """Record imported messages. A second call changes nothing."""
     db.executemany(
         "INSERT INTO messages VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
         [(mailbox, message, subject) for message, subject in subjects.items()],
@@ -104,7 +104,7 @@ def acknowledge(db: Connection, mailbox: str, subjects: dict[str, str]) -> None:
 
 
 def end(db: Connection, mailbox: str, start: Start) -> bool:
-    """Both stages are done."""
+    """Finish both stages."""
     return _moved(
         db,
         "UPDATE mailboxes SET stage = 'idle', since = ?4, synced = ?4, holder = NULL, failures = 0, relaunches = 0"
@@ -113,11 +113,11 @@ def end(db: Connection, mailbox: str, start: Start) -> bool:
     )
 
 
-# trouble
+# failures
 
 
 def fail(db: Connection, mailbox: str, start: Start, auth: str = "ok") -> bool:
-    """The job has failed for good: leave the mailbox alone for 30 s, each time twice as long, at most for an hour."""
+    """The job failed for good: leave the mailbox alone for 30 s, twice as long each time, an hour at most."""
     return _moved(
         db,
         "UPDATE mailboxes SET stage = 'failed', since = ?4, auth = ?5, holder = NULL, failures = failures + 1,"
@@ -127,14 +127,14 @@ def fail(db: Connection, mailbox: str, start: Start, auth: str = "ok") -> bool:
 
 
 def recover(db: Connection, mailbox: str, start: Start) -> bool:
-    """The worker has lost its job: let the stage begin anew, if the start that was lost still holds it. The next one
-    may be at it by now."""
+    """The worker lost its job: restart the stage, if the lost start still holds the mailbox. The next start may already
+    be at work."""
     held = db.execute("SELECT holder, fence FROM mailboxes WHERE id = ?", (mailbox,)).fetchone()
     return held == start and _reset(db, mailbox)
 
 
 def _reset(db: Connection, mailbox: str) -> bool:
-    """Back from an active stage to the one before it; to the first one if there is nothing to import."""
+    """Go back from an active stage to the one before it, or to the first one if there is nothing to import."""
     stage = "import_pending" if cached(db, mailbox) else "list_pending"
     return _moved(
         db,
@@ -145,18 +145,18 @@ def _reset(db: Connection, mailbox: str) -> bool:
 
 
 def stuck(db: Connection, before: float) -> list[str]:
-    """Mailboxes in an active stage of which nothing was heard since."""
+    """Return mailboxes in an active stage that have shown no activity since then."""
     rows = db.execute("SELECT id FROM mailboxes WHERE stage IN ('list', 'import') AND since < ?", (before,))
     return [mailbox for (mailbox,) in rows]
 
 
 def unstick(db: Connection, mailbox: str, before: float) -> bool:
-    """The same as after a lost job, unless it gave a sign of life since it was found."""
+    """Do the same as after a lost job, unless there was activity since it was found."""
     return mailbox in stuck(db, before) and _reset(db, mailbox)
 
 
 def relaunchable(db: Connection, now: float) -> list[str]:
-    """Mailboxes that failed and may be tried again: not too soon, not for ever, and not without the user's help."""
+    """Return mailboxes that failed and may be tried again: not too soon, not forever, not if only the user can help."""
     rows = db.execute(
         "SELECT id, auth FROM mailboxes WHERE stage = 'failed' AND retry_at <= ? AND relaunches < ?",
         (now, MOST_RELAUNCHES),
@@ -175,11 +175,11 @@ def relaunch(db: Connection, mailbox: str) -> bool:
 
 
 def cached(db: Connection, mailbox: str) -> int:
-    """How many messages are known and not imported yet."""
+    """Return how many messages are known and not imported yet."""
     (number,) = db.execute("SELECT count(*) FROM to_import WHERE mailbox = ?", (mailbox,)).fetchone()
     return int(number)
 
 
 def _moved(db: Connection, statement: str, values: tuple[object, ...]) -> bool:
-    """Whether the row was where the statement expects it."""
+    """Return whether the row was in the expected stage."""
     return db.execute(statement, values).rowcount == 1

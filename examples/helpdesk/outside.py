@@ -1,4 +1,4 @@
-"""The outside world as handlers see it: one client for mail providers, token endpoints, webhooks and models."""
+"""External services, as handlers see them: one client for mail providers, token endpoints, webhooks and models."""
 
 from types import TracebackType
 from typing import Any
@@ -11,8 +11,8 @@ __all__ = ["Outside"]
 
 
 class Outside:
-    """Calls of others. What they answer becomes an error that says whether another attempt may help: 429 waits for as
-    long as `Retry-After` asks, 5xx and lost connections are tried again, other refusals are final."""
+    """Calls external services. A failed response becomes an error that says whether another attempt may help: 429 waits
+    as long as `Retry-After` asks, 5xx and lost connections are retried, other responses are final."""
 
     def __init__(self, url: str) -> None:
         self._client = httpx.AsyncClient(base_url=url, timeout=10, trust_env=False)
@@ -29,8 +29,8 @@ class Outside:
         return _answer(await self._client.get(path, params=query))
 
     async def post(self, path: str, key: str, body: Any = None) -> Any:
-        """Have something done, once: the other side knows by the key what it has done already. A job's id is a good
-        key, as it is the same on every attempt."""
+        """Have something done once: the other side recognizes by the key what it has already done. A job's id is a good
+        key, because it is the same on every attempt."""
         return _answer(await self._client.post(path, json=body, headers={"Idempotency-Key": key}))
 
 

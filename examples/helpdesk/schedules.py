@@ -1,7 +1,7 @@
-"""Everything that recurs, on one page. Three scanners more are declared beside what they mend.
+"""Everything that recurs, on one page. Three more scanners are declared next to what they repair.
 
-The code is what holds: a worker that boots brings these into the store, changes what has changed and removes what is no
-longer here. Intervals of the environment's own are read by `interval`.
+The code decides: a worker that boots writes these schedules to the store, updates what has changed and removes what is
+no longer here. `interval` reads intervals from the environment.
 """
 
 import os
@@ -19,7 +19,7 @@ from helpdesk.settings import seconds
 
 __all__: list[str] = []
 
-AT_NIGHT: Final = 240  # seconds by which nightly jobs are spread, each by its own and always the same
+AT_NIGHT: Final = 240  # seconds over which nightly jobs are spread, each with its own fixed shift
 
 
 def interval(variable: str, normal: float) -> float:
@@ -61,7 +61,7 @@ tasks.schedule("suggest-documents", "suggest_documents", cron="0 0 8 * * *", tz=
 tasks.schedule("check-storage-quota", "check_storage_quota", cron="0 4 * * *", attempts=1, priority=5)
 tasks.schedule("reset-quotas", "reset_quotas", cron="0 1 * * *", priority=10)
 
-# what is thrown away
+# what is deleted
 
 tasks.schedule("orphaned-files", "delete_orphaned_files", cron="0 * * * *", priority=10)
 tasks.schedule("expired-media", "delete_expired_media", cron="0 * * * *", priority=15)
@@ -71,7 +71,7 @@ tasks.schedule("thumbnail-versions", "delete_old_thumbnail_versions", cron="0 4 
 tasks.schedule("app-bundles", "delete_app_bundles", cron="0 5 * * *", priority=10, jitter=AT_NIGHT)
 dataset_maintenance.queue.schedule("orphaned-segments", "delete_orphaned_segments", cron="0 3 * * *", priority=10)
 
-# only where we run it for customers: elsewhere these are not made
+# only in the hosted version: elsewhere these are not created
 
 tasks.schedule("subscription-changes", "apply_subscription_changes", cron="15 * * * *", priority=5)
 tasks.schedule("subscriptions", "sync_subscriptions", cron="45 * * * *", priority=8)

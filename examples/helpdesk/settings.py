@@ -1,4 +1,4 @@
-"""What the environment says."""
+"""Settings from the environment."""
 
 import os
 from pathlib import Path
@@ -9,20 +9,20 @@ _PACE = float(os.environ.get("HELPDESK_PACE", "1"))
 
 
 def database() -> Path:
-    """The product's own database. Jobs are kept elsewhere: where TORIL_URL says."""
+    """The product's own database. Jobs are stored elsewhere, in TORIL_URL."""
     return Path(os.environ.get("HELPDESK_DATABASE", "helpdesk.db"))
 
 
 def api() -> str:
-    """Where mail providers, webhooks and models are reached."""
+    """Return where to reach mail providers, webhooks and models."""
     return os.environ.get("HELPDESK_API", "http://127.0.0.1:8085")
 
 
 def is_hosted() -> bool:
-    """Whether we run it for customers, or they run it themselves."""
+    """Return whether this is the hosted version, or customers run it themselves."""
     return os.environ.get("HELPDESK_MODE", "hosted") == "hosted"
 
 
 def seconds(normal: float) -> float:
-    """So long in production. Tests, and `python -m helpdesk`, have a faster pace: what takes minutes takes a moment."""
+    """Return a duration at the current pace. In tests and `python -m helpdesk`, minutes take a moment."""
     return normal * _PACE

@@ -1,4 +1,4 @@
-"""What a morning came to, as a table."""
+"""The results of a morning, as a table."""
 
 from helpdesk import database
 from helpdesk.database import Connection

@@ -1,7 +1,7 @@
-"""How each queue is worked: how many at once in a process, how long a lease, how failures are retried, and why.
+"""The settings of each queue: how many jobs at once per process, the lease, how failures are retried, and why.
 
-Short backoff for what is ours (a busy database is free again in a second), long backoff for what is others': a mail
-provider that answers 429 does so in a second, too.
+The backoff is short for our own resources (a busy database is free again in a second) and long for those of others: a
+mail provider that answers 429 still does so a second later.
 """
 
 from dataclasses import dataclass
@@ -20,17 +20,17 @@ class Row:
     concurrency: int
     why: str
     attempts: int = 5
-    backoff: float = 1  # seconds before the second attempt; doubled with each further one
+    backoff: float = 1  # seconds before the second attempt, doubled for each further one
     lease: float = 30
-    keep: float = 0  # seconds for which a job that has completed is kept
+    keep: float = 0  # how many seconds completed jobs are kept
 
     @property
     def retry(self) -> Retry:
         return Retry(self.attempts, Exponential(seconds(self.backoff)))
 
 
-# A job's id keeps a second one away for as long as the job is stored. Who adds a job by its id may be killed before the
-# own end is stored, and run again when that job has long completed: so it is kept, for longer than that may take.
+# A job's id prevents a second job only while the job is stored. A job that adds another by id may be killed before its
+# own end is stored, and run again when the other has long completed. So completed jobs are kept for longer than that.
 A_DAY: Final = 86_400
 
 QUEUES: Final = {
@@ -61,5 +61,5 @@ QUEUES: Final = {
     "kb-sync": Row(4, "articles into the search index", attempts=3, backoff=5),
 }
 
-ONE_IN_THE_FLEET: Final = ("events", "event-handlers")  # however many processes there are
-BATCH: Final = 20  # segments of a document that are embedded by one job, messages that are fetched by one call
+ONE_IN_THE_FLEET: Final = ("events", "event-handlers")  # whatever the number of processes
+BATCH: Final = 20  # segments that one job embeds, messages that one call fetches

@@ -1,4 +1,4 @@
-"""The whole of it: `toril run helpdesk.worker:app`."""
+"""Everything together: `toril run helpdesk.worker:app`."""
 
 from helpdesk import queues, schedules
 from helpdesk.desk import app

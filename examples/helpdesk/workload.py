@@ -1,4 +1,4 @@
-"""A busy morning: customers write, colleagues upload, mailboxes are connected. And what must have come of it."""
+"""A busy morning: customers write, colleagues upload, mailboxes are connected. And what the result must be."""
 
 import time
 from collections import Counter
@@ -31,8 +31,8 @@ ROWS = 200  # contacts in a file
 
 
 class Workload:
-    """So many of everything. `add` asks for it; `missing` says what is not there yet, or not right; `doubles`
-    what was added twice."""
+    """How many of everything. `add` requests it, `missing` says what is not there yet or wrong, `doubles` says what was
+    added twice."""
 
     def __init__(self, size: int = 4) -> None:
         self.size = size
@@ -44,7 +44,7 @@ class Workload:
         self.credentials = [*(f"login-{n}" for n in range(2 * size)), f"{REVOKED}-login"]
 
     async def add(self) -> None:
-        """Part of it is rows that scanners find, part of it is jobs."""
+        """Some of it is rows that scanners find, some is jobs."""
         await database.run(self._insert)
         for ticket in self.tickets:
             await publish(Event(kind="created", ticket=ticket))
@@ -62,7 +62,7 @@ class Workload:
         await enable("inventory", every=300)
 
     def missing(self, api: FakeApi) -> dict[str, object]:
-        """What has not happened yet that must, and what has happened that must not."""
+        """Return what must still happen, and what happened but must not."""
         tickets, done, found = self.tickets, api.so_far(), database.done(_found)
         replies = {f"reply-{n}" for n in tickets}
         mails = {f"email-{kind}-{n}" for kind in ("confirmation", "survey") for n in tickets}
@@ -87,8 +87,8 @@ class Workload:
         return {what: actual for what, (actual, wanted) in checks.items() if actual != wanted}
 
     async def doubles(self, app: App) -> dict[str, int]:
-        """Jobs that have completed more than once, which none can whose id is kept: it was added twice. That a job runs
-        twice before it completes is nothing wrong."""
+        """Return jobs that completed more than once, although their ids are kept: they were added twice. Running twice
+        before completing is allowed."""
         ended: Counter[str] = Counter()
         for name in (name for name, row in QUEUES.items() if row.keep):
             cursor, runs = None, app.queue(name).runs

@@ -1,4 +1,4 @@
-"""The queues of the shop. Handlers are plain functions in threads, where the ORM is at home."""
+"""The queues of the shop. Handlers are plain functions, which run in threads, where the ORM works as usual."""
 
 from django.conf import settings
 

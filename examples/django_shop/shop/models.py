@@ -1,4 +1,4 @@
-"""What the shop remembers."""
+"""The shop's tables."""
 
 from django.db import models
 

@@ -1,4 +1,4 @@
-"""What the shop needs, and no more."""
+"""The minimum settings for the shop."""
 
 import os
 from pathlib import Path

@@ -10,5 +10,5 @@ from toril import PermanentError
 def receipt(number: int) -> str:
     order = Order.objects.filter(number=number).first()
     if order is None:
-        raise PermanentError(f"there is no order {number}")  # nor will there be one at the next attempt
+        raise PermanentError(f"there is no order {number}")  # and there will be none at the next attempt
     return f"order {number}: {'packed' if order.packed else 'not yet packed'}"

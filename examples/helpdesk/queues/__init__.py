@@ -1,4 +1,4 @@
-"""One file a queue: its handlers, and the mapping from the names on the wire to them."""
+"""One file per queue: its handlers, and the mapping from job names to them."""
 
 from helpdesk.queues import (
     ai_agent,

@@ -1,4 +1,4 @@
-"""An agent that drafts answers. It uses tools, so a run must not be repeated without a person's consent."""
+"""An agent that drafts answers. It uses tools, so a run must not be repeated unless a person agrees."""
 
 from helpdesk.desk import declared
 from helpdesk.outside import Outside
@@ -13,5 +13,5 @@ async def draft_answer(ctx: JobContext[int]) -> Result:
     return Result(f"an answer to ticket {ctx.data} is drafted")
 
 
-# One attempt, and none after a worker's death: what is in doubt waits among the dead letters until someone replays it.
+# One attempt, and none after a worker has died: then the job waits among the dead letters until someone replays it.
 queue = declared("ai-agent", {"draft_answer": draft_answer}, max_stalls=0)

@@ -1,4 +1,4 @@
-"""A model fills in the fields of a ticket: nice to have, so it is given a minute and no second chance."""
+"""A model fills in the fields of a ticket. That is nice to have, so it gets a minute and no second attempt."""
 
 from helpdesk.desk import declared
 from helpdesk.outside import Outside

@@ -1,4 +1,4 @@
-"""Workflows that start when another app has news. Each has a schedule of its own, made and removed at run time."""
+"""Workflows that start when another app has news. Each has a schedule of its own, created and removed at run time."""
 
 from helpdesk import database
 from helpdesk.database import Connection
@@ -11,7 +11,7 @@ __all__ = ["disable", "enable", "poll_app", "queue"]
 
 
 async def poll_app(ctx: JobContext[str]) -> Result:
-    """A workflow that is gone takes its schedule with it."""
+    """Remove the schedule if the workflow is gone."""
     outside: Outside = ctx.state
     workflow = ctx.data
     if not await database.run(is_enabled, workflow):
@@ -25,7 +25,7 @@ queue = declared("app-polling-trigger", {"poll_app": poll_app}, subject=str)
 
 
 async def enable(workflow: str, *, every: float) -> None:
-    """A user switches a workflow on, and says how often to ask; at most once a minute, whatever they say."""
+    """Start a workflow that a user has enabled, at the interval that they chose, but at most once a minute."""
     await database.run(switch, workflow, enabled=True)
     await queue.schedules.put(
         _schedule(workflow), poll_app, workflow, every=every, min_interval=seconds(60), overlap="skip"

@@ -11,7 +11,7 @@ __all__ = ["queue", "run_triggered"]
 
 
 async def run_triggered(ctx: JobContext[int]) -> Result:
-    """The first half of a workflow now, the second half after a wait; which is a delayed job, and no sleep."""
+    """Run the first half of a workflow now, and the second half later, as a delayed job and not with a sleep."""
     outside: Outside = ctx.state
     await outside.post("/workflows", key=ctx.job_id, body={"ticket": ctx.data})
     await workflow_delay.add(resume_workflow, ctx.data, job_id=f"resumed-{ctx.data}", delay=seconds(60))

@@ -1,4 +1,4 @@
-"""Calendars of colleagues, read again every few minutes."""
+"""Calendars of colleagues, synchronized every few minutes."""
 
 from helpdesk.desk import declared
 from helpdesk.outside import Outside

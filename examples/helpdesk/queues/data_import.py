@@ -18,7 +18,7 @@ class Import(BaseModel):
 
 
 async def import_contacts(ctx: JobContext[Import]) -> Result:
-    """Row by row, and not twice: it remembers how far it was, and a row that is there already stays as it is."""
+    """Import row by row, and no row twice: a checkpoint says how far it got, and a row that exists stays as it is."""
     first, last = ctx.data.first, ctx.data.last
     at = int(ctx.last_checkpoint or first)
     while at <= last:

@@ -1,4 +1,4 @@
-"""Datasets are tidied up at night. One attempt: what it misses, the next night finds."""
+"""Datasets are cleaned up at night. There is one attempt, because the next night finds what this one misses."""
 
 from helpdesk import database
 from helpdesk.database import Connection

@@ -1,4 +1,4 @@
-"""A document becomes a flow: its segments are embedded in batches, side by side, and when the last batch has ended the
+"""A document becomes a flow: its segments are embedded in parallel batches, and when the last batch has ended, the
 document is finished."""
 
 from datetime import datetime
@@ -15,8 +15,8 @@ __all__ = ["finish_document", "process_document", "queue"]
 
 
 async def process_document(ctx: JobContext[str]) -> Result:
-    """Cut it, and hand it on. The flow's jobs have ids made of this one's, and are kept: a second run adds no second
-    flow, and a restart, which is a job of its own, does."""
+    """Split it and add the flow. The ids of its jobs are derived from this job's id, and the jobs are kept. So a second
+    run adds no second flow, but a restart does, because it is another job."""
     document = ctx.data
     segments = await database.run(documents.cut, document)
     if not segments:
@@ -30,13 +30,13 @@ async def process_document(ctx: JobContext[str]) -> Result:
     await app.flow(
         queue.new(finish_document, document, job_id=f"{ctx.job_id}-finish"),
         [embedding.new(embed_batch, batch, job_id=f"{ctx.job_id}-embed-{batch.index}") for batch in batches],
-        on_failure="ignore",  # so that the document is told of it, and does not wait for ever
+        on_failure="ignore",  # so that the document learns of it and does not wait forever
     )
     return Result(f"{document} has {segments} segments", counts={"segments": segments, "batches": len(batches)})
 
 
 async def finish_document(ctx: JobContext[str]) -> Result:
-    """Runs when all batches have ended, well or not."""
+    """Runs when all batches have ended, successfully or not."""
     document, batches = ctx.data, await ctx.children(embed_batch, failed="include")
     embedded = sum(batch for batch in batches if not isinstance(batch, FailedChild))
     missing = await database.run(documents.unfinished, document)

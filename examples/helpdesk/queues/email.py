@@ -27,6 +27,6 @@ queue = declared("email", {"send_email": send_email})
 
 
 async def send(email: Email, *, organisation: str = "acme", delay: float = 0) -> Job[Result]:
-    """Ask for a mail, once for each thing that it is about. Who asked for it travels beside it."""
+    """Add a mail, once for each thing that it is about. The metadata says who requested it."""
     asked = queue.scoped(organisation=organisation, source="helpdesk")
     return await asked.add(send_email, email, job_id=f"email-{email.kind}-{email.about}", delay=delay)

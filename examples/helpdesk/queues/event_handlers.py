@@ -19,10 +19,10 @@ SUBSCRIBERS = ("crm", "chat")
 
 
 async def on_ticket_created(ctx: JobContext[int]) -> Result:
-    """Everything has an id made of the ticket's, and is kept for a while, so that a second run adds nothing twice."""
+    """All ids are derived from the ticket's, and jobs are kept for a while, so a second run adds nothing twice."""
     ticket = ctx.data
     await send(Email(kind="confirmation", to=f"customer-{ticket}@example.org", about=str(ticket)))
-    draft = f"draft-{ticket}"  # as a key it outlasts a failure, too: nobody but a person has a draft made again
+    draft = f"draft-{ticket}"  # a key also outlasts a failure: only a person can request another draft
     await ai_agent.add(draft_answer, ticket, job_id=draft, dedup=Dedup(draft, ttl=A_DAY))
     await ai_autofill.add(fill_fields, ticket, job_id=f"fields-{ticket}")
     await app_trigger.add(run_triggered, ticket, job_id=f"triggered-{ticket}")

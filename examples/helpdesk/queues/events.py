@@ -1,4 +1,4 @@
-"""All that happens in the product, one after the other."""
+"""Everything that happens in the product, one event after the other."""
 
 from typing import Literal
 
@@ -20,8 +20,8 @@ class Event(BaseModel):
 
 
 async def record_event(ctx: JobContext[Event]) -> Result:
-    """Write it down, once, and have it handled. The job's own id keeps a second run from doing either twice: the row
-    has it for good, and the job that handles it is kept for a day."""
+    """Record the event once, and add the job that handles it. This job's own id keeps a second run from doing either
+    twice: the row contains it, and the other job is kept for a day."""
     event = ctx.data
     await database.run(record, ctx.job_id, event)
     react = on_ticket_created if event.kind == "created" else on_ticket_solved
@@ -37,5 +37,5 @@ queue = declared("events", {"record_event": record_event})
 
 
 async def publish(event: Event) -> Job[Result]:
-    """What the web application calls."""
+    """Called by the web application."""
     return await queue.add(record_event, event, job_id=f"ticket-{event.ticket}-{event.kind}")

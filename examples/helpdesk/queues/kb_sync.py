@@ -1,4 +1,4 @@
-"""Articles of the knowledge base go to the search index."""
+"""Articles of the knowledge base are copied to the search index."""
 
 from helpdesk.desk import declared
 from helpdesk.outside import Outside
@@ -18,6 +18,6 @@ queue = declared("kb-sync", {"publish_article": publish_article})
 
 
 async def article_edited(article: str) -> Job[Result]:
-    """Someone who writes saves often: what is stored within five seconds is published once, in its last state."""
+    """Authors save often: changes within five seconds are published once, in their last state."""
     quiet = seconds(5)
     return await queue.add(publish_article, article, delay=quiet, dedup=Dedup(article, ttl=quiet, mode="replace"))

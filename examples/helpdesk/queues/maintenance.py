@@ -1,4 +1,4 @@
-"""What has to be done every so often: scanners that ask for work, sweeps that throw away, mail that is due."""
+"""Periodic work: scanners that add jobs, sweeps that delete, mail that is due."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ async def check_mailbox_tokens(ctx: JobContext[None]) -> Result:  # noqa: ARG001
 
 
 def asks(what: str) -> Task:
-    """A job that has others do something; all that is ours is to ask for it, once for each run."""
+    """A job that asks another service to do something, once per run."""
 
     async def ask(ctx: JobContext[None]) -> Result:
         outside: Outside = ctx.state
@@ -40,7 +40,7 @@ def asks(what: str) -> Task:
 
 
 def sweeps(kind: str) -> Task:
-    """A job that throws away what has expired."""
+    """A job that deletes what has expired."""
 
     async def sweep(ctx: JobContext[None]) -> Result:  # noqa: ARG001 - it looks at all of them
         count = await database.run(delete_expired, kind)
@@ -51,7 +51,7 @@ def sweeps(kind: str) -> Task:
 
 
 def mails(about: str) -> Task:
-    """A job that writes to those who are in their trial."""
+    """A job that writes to customers in their trial period."""
 
     async def mail(ctx: JobContext[None]) -> Result:
         await send(Email(kind="trial", to="trials@example.org", about=f"{about}-{ctx.job_id}"))
@@ -86,7 +86,7 @@ queue = declared(
         "delete_thumbnails": sweeps("thumbnails"),
         "delete_old_thumbnail_versions": sweeps("thumbnail_versions"),
         "delete_app_bundles": sweeps("app_bundles"),
-        # only where we run it for customers
+        # only in the hosted version
         "apply_subscription_changes": hosted_only(asks("subscription-changes")),
         "sync_subscriptions": hosted_only(asks("subscriptions")),
         "delete_demo_accounts": hosted_only(sweeps("demo_accounts")),

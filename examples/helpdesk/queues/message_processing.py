@@ -1,4 +1,4 @@
-"""Messages that a colleague has written now, to be sent later."""
+"""Messages that a colleague writes now and that are sent later."""
 
 from datetime import datetime
 
@@ -26,5 +26,5 @@ queue = declared("message-processing", {"send_message": send_message})
 
 
 async def send_later(message: Message, at: datetime) -> Job[Result]:
-    """Until then `job.cancel()` takes it back, from any process."""
+    """Until then, any process can withdraw it with `job.cancel()`."""
     return await queue.add(send_message, message, job_id=f"reply-{message.ticket}", at=at)

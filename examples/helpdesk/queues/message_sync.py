@@ -1,4 +1,4 @@
-"""A mailbox is connected: fetch all that it has, page by page. This may take long, and goes on where it was."""
+"""A mailbox is connected: fetch everything in it, page by page. This may take long, and continues where it stopped."""
 
 from helpdesk import database, mailboxes
 from helpdesk.desk import declared
@@ -12,7 +12,7 @@ __all__ = ["queue", "sync_mailbox"]
 async def sync_mailbox(ctx: JobContext[str]) -> Result:
     outside: Outside = ctx.state
     mailbox = ctx.data
-    done = int(ctx.last_checkpoint or 0)  # what the attempt before has imported is not asked for again
+    done = int(ctx.last_checkpoint or 0)  # what the previous attempt imported is not requested again
     ids = await outside.get(f"/mailboxes/{mailbox}")
     while done < len(ids):
         ctx.raise_if_cancelled()

@@ -1,4 +1,4 @@
-"""Tokens are renewed before they expire. A provider whose endpoint is down is left alone by all jobs at once."""
+"""Tokens are renewed before they expire. If the endpoint of a provider is down, all its jobs leave it alone at once."""
 
 import time
 
@@ -20,7 +20,7 @@ class Credential(BaseModel):
 
 
 async def refresh_token(ctx: JobContext[Credential]) -> Result:
-    """A refusal is final, and marks the credential: only its owner can sign in again."""
+    """A refusal is final and marks the credential, because only its owner can sign in again."""
     outside: Outside = ctx.state
     credential = ctx.data
     try:
@@ -43,7 +43,7 @@ queue = declared(
 
 
 async def ask_for_refreshes() -> int:
-    """A job for each token that expires soon, unless one is under way."""
+    """Add a job for each token that expires soon, unless there is one already."""
     found = await database.run(expiring)
     for credential in found:
         await queue.add(refresh_token, credential, dedup=Dedup(f"refresh-{credential.id}"))

@@ -1,7 +1,7 @@
 """Mailboxes are polled in two stages: first the list of messages, then the messages. `mailboxes.py` has the stages.
 
-Three things mend what goes wrong, and none of them needs to know how it went wrong: a hook for when this process loses
-a job, a scanner for mailboxes that are stuck in a stage, and a scanner for those that have failed.
+Three mechanisms repair whatever goes wrong, and none of them needs to know the cause: a hook for jobs that this process
+loses, a scanner for mailboxes that are stuck in a stage, and a scanner for those that have failed.
 """
 
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ class Poll(BaseModel):
 
 
 async def scan_mailboxes(ctx: JobContext[None]) -> Result:  # noqa: ARG001 - it looks at all of them
-    """Ask for a job for each mailbox that is due, or whose next stage nobody has begun."""
+    """Add a job for each mailbox that is due, or whose next stage nobody has started."""
     due = await database.run(mailboxes.due)
     for mailbox, stage in due:
         await _ask_for(mailbox, stage)
@@ -47,7 +47,7 @@ async def fetch_list(ctx: JobContext[Poll]) -> Result:
 
 
 async def import_messages(ctx: JobContext[Poll]) -> Result:
-    """The second stage, in batches, so that it can stop between two of them and go on later."""
+    """The second stage, in batches, so that it can stop between two of them and continue later."""
     outside: Outside = ctx.state
     mailbox, imported = ctx.data.mailbox, 0
     if not await database.run(mailboxes.begin, mailbox, "import", _start(ctx)):
@@ -67,13 +67,13 @@ async def import_messages(ctx: JobContext[Poll]) -> Result:
 queue = declared(
     "polling-sync",
     {"scan_mailboxes": scan_mailboxes, "fetch_list": fetch_list, "import_messages": import_messages},
-    groups=GroupLimits(concurrency=1),  # of one mailbox never two jobs at once, over all processes
+    groups=GroupLimits(concurrency=1),  # never two jobs at once for one mailbox, in any process
     subject="mailbox",
 )
 
 
 async def _ask_for(mailbox: str, stage: str) -> None:
-    """At most one job for a stage of a mailbox waits or runs."""
+    """At most one job per mailbox and stage is waiting or running."""
     job = fetch_list if stage == "list_pending" else import_messages
     await queue.add(job, Poll(mailbox=mailbox), group=mailbox, dedup=Dedup(f"{stage}-{mailbox}"))
 
@@ -84,7 +84,7 @@ def _start(ctx: JobContext[Poll]) -> Start:
 
 @asynccontextmanager
 async def _failing(ctx: JobContext[Poll], mailbox: str) -> AsyncIterator[None]:
-    """Say so in the mailbox when the job fails for good. Until then its stage stays: the next attempt goes on in it."""
+    """Mark the mailbox if the job fails for good. Until then its stage stays, and the next attempt continues there."""
     try:
         yield
     except PermanentError:
@@ -97,7 +97,7 @@ async def _failing(ctx: JobContext[Poll], mailbox: str) -> AsyncIterator[None]:
 
 
 async def recover(job: Job[Any]) -> None:
-    """This process has lost a job, by a pause or a cut network. At best effort: what it misses the scanner finds."""
+    """This process lost a job, because it was paused or cut off. The scanner finds what this hook misses."""
     await database.run(mailboxes.recover, job.data.mailbox, Start(job.id, job.fence))
 
 

@@ -10,7 +10,7 @@ __all__ = ["join_meeting", "poll_bots", "queue", "send_bots"]
 
 
 async def send_bots(ctx: JobContext[None]) -> Result:
-    """A bot for each meeting that begins soon."""
+    """Send a bot to each meeting that begins soon."""
     outside: Outside = ctx.state
     meetings = await outside.get("/meetings")
     for meeting in meetings:
@@ -19,7 +19,7 @@ async def send_bots(ctx: JobContext[None]) -> Result:
 
 
 async def join_meeting(ctx: JobContext[str]) -> Result:
-    """When the meeting is over, its recording is worked on elsewhere."""
+    """After the meeting, another queue processes the recording."""
     outside: Outside = ctx.state
     await outside.post("/bots", key=ctx.job_id, body=ctx.data)
     await recording_processing.add(transcribe, ctx.data, job_id=f"transcribe-{ctx.data}")

@@ -1,4 +1,4 @@
-"""Recordings become text."""
+"""Recordings are transcribed."""
 
 from helpdesk.desk import declared
 from helpdesk.outside import Outside

@@ -1,4 +1,4 @@
-"""Workflows that start because it is time."""
+"""Workflows that start at a given time."""
 
 import time
 
@@ -13,8 +13,8 @@ __all__ = ["queue", "run_workflow", "start_due_workflows"]
 
 
 async def start_due_workflows(ctx: JobContext[None]) -> Result:  # noqa: ARG001 - it looks at all of them
-    """First the job, then the row: who dies in between leaves the workflow due, and the next run finds its job by the
-    id, which is made of the time at which it was due. The other way round that run would be lost."""
+    """Add the job first, then change the row. If the process dies in between, the workflow stays due, and the next run
+    finds its job by the id, which contains the due time. The other way round, that run would be lost."""
     found = await database.run(due)
     for workflow, slot in found:
         await queue.add(run_workflow, workflow, job_id=f"{workflow}-at-{slot * 1000:.0f}")
@@ -29,12 +29,12 @@ async def run_workflow(ctx: JobContext[str]) -> Result:
 
 
 def due(db: Connection) -> list[tuple[str, float]]:
-    """Workflows whose time has come, with that time."""
+    """Return workflows that are due, with the time at which they were due."""
     return db.execute("SELECT id, due FROM workflows WHERE enabled AND due <= ?", (time.time(),)).fetchall()
 
 
 def put_off(db: Connection, workflow: str, slot: float) -> None:
-    """It is due again in an hour, unless another has said so already."""
+    """Make it due again in an hour, unless another process has done so."""
     db.execute("UPDATE workflows SET due = ? WHERE id = ? AND due = ?", (time.time() + seconds(3600), workflow, slot))
 
 

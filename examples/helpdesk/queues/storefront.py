@@ -20,7 +20,7 @@ async def sync_order(ctx: JobContext[Order]) -> Result:
     return Result(f"order {ctx.data.number} of {ctx.data.shop} is up to date")
 
 
-# Each shop takes its turn, however many orders another has.
+# Shops take turns, however many orders one of them has.
 queue = declared("storefront", {"sync_order": sync_order}, groups=GroupLimits(concurrency=1), subject="shop")
 
 

@@ -1,4 +1,4 @@
-"""Pictures in small. It computes, so it runs in a process of its own, and does not hold up the others."""
+"""Thumbnails. Computing them takes processor time, so they have their own process and do not delay other jobs."""
 
 import hashlib
 
@@ -16,7 +16,7 @@ class Picture(BaseModel):
 
 
 def make_thumbnail(ctx: SyncJobContext[Picture]) -> Result:
-    """A plain function, as all that computes should be."""
+    """A plain function, as everything that computes should be."""
     pixels = hashlib.sha256(ctx.data.name.encode())
     for row in range(ctx.data.width):
         pixels.update(row.to_bytes(4, "big"))
@@ -29,5 +29,5 @@ queue = declared(
 
 
 async def picture_uploaded(picture: Picture) -> Job[Result]:
-    """The same picture twice within a minute is drawn once."""
+    """The same picture, requested twice within a minute, is drawn once."""
     return await queue.add(make_thumbnail, picture, dedup=Dedup(ttl=60))

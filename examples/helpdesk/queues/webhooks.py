@@ -1,4 +1,4 @@
-"""What happens is told to those who have asked for it."""
+"""Events are sent to those who subscribed to them."""
 
 from pydantic import BaseModel
 
@@ -15,7 +15,7 @@ class Delivery(BaseModel):
 
 
 async def deliver_webhook(ctx: JobContext[Delivery]) -> Result:
-    """A subscriber that is busy says for how long, and is left alone until then: see `Outside`."""
+    """A busy subscriber says for how long, and is left alone until then; see `Outside`."""
     outside: Outside = ctx.state
     await outside.post(f"/hooks/{ctx.data.subscriber}", key=ctx.job_id, body={"ticket": ctx.data.ticket})
     return Result(f"{ctx.data.subscriber} was told of ticket {ctx.data.ticket}")

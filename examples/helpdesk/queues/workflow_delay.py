@@ -1,4 +1,4 @@
-"""Workflows that go on after a wait: many, short, and not more than a hundred a second over all processes."""
+"""Workflows that continue after a delay: many and short, at most a hundred per second across all processes."""
 
 from helpdesk.desk import declared
 from helpdesk.outside import Outside
