@@ -4,6 +4,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from toril.errors import InvalidOption, preview
@@ -110,6 +111,7 @@ class Spread:
     p99: float | None
 
 
+@lru_cache(4096)  # whole milliseconds come again and again
 def bucket_of(ms: float) -> int:
     """The bucket of a time; less than a millisecond is the bucket 0."""
     return 0 if ms < 1 else min(math.floor(math.log(ms) * _SCALE), _LAST) + 1

@@ -169,7 +169,8 @@ class Transaction:
 
     def notify(self, *names: str) -> None:
         """After the commit, wake those who wait for these."""
-        self.notified.update(dict.fromkeys(names))
+        for name in names:
+            self.notified[name] = None
 
     def one(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         """The first row, or None."""
