@@ -89,6 +89,7 @@ _QUICK: Final = (
     "tests/faults/test_memory.py",
     "tests/faults/test_outvoted.py",
     "tests/faults/test_place.py",
+    "tests/faults/test_file_counts.py",
     "tests/faults/test_redis_counts.py",
     "tests/faults/test_redis_server.py",
     "tests/faults/test_two_engines.py",
