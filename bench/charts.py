@@ -31,10 +31,10 @@ def draw(results: Results, folder: Path) -> list[Path]:
 
 def _charts(results: Results) -> dict[str, str]:
     return {
-        "drain": _bars(results, "drain-100", "rate", "No-op jobs a second, one worker process, 100 at once"),
-        "bulk": _bars(results, "bulk", "rate", "Jobs a second, added in bulk by one producer"),
-        "latency": _bars(results, "latency", "p50", "Milliseconds until a job is picked up, p50, light load"),
-        "files": _bars(results, "file-drain", "rate", "No-op jobs a second on a SQLite file, fully synced"),
+        "drain": _bars(results, "drain-100", "rate", "No-op jobs per second, one worker process, 100 at once"),
+        "bulk": _bars(results, "bulk", "rate", "Jobs per second, added in bulk by one producer"),
+        "latency": _bars(results, "latency", "p50", "Milliseconds until a job starts, p50, light load"),
+        "files": _bars(results, "file-drain", "rate", "No-op jobs per second on a SQLite file, fully synced"),
         "growth": _growth(results),
     }
 
@@ -55,7 +55,7 @@ def _growth(results: Results) -> str:
             known = [rate for rate in rates if rate is not None]
             if len(known) == len(SIZES):
                 found[f"{PEERS[name].title}, {shape}"] = known
-    return lines("No-op jobs a second, by the size of the backlog", list(SIZES.values()), found) if found else ""
+    return lines("No-op jobs per second, by the size of the backlog", list(SIZES.values()), found) if found else ""
 
 
 def bars(title: str, rows: Sequence[Row]) -> str:

@@ -42,7 +42,8 @@ def times(value: float | None) -> str:
 
 def about(results: Results) -> str:
     jobs = "" if results.scale == 1 else f" with {results.scale:g} times the usual number of jobs"
-    rounds = "one round" if results.rounds == 1 else f"medians of {results.rounds} rounds by turns, with their range"
+    several = f"medians of {results.rounds} alternating rounds, with their ranges"
+    rounds = "one round" if results.rounds == 1 else several
     return f"{results.date}; {results.machine}; {rounds}{jobs}."
 
 
@@ -54,7 +55,7 @@ def targets(results: Results) -> str:
         unit = f" {target.unit}" if target.unit else ""
         reached = NONE if found is None else f"{number(found)}{unit}"
         rows.append([target.what, target.against, f"{target.side} {target.bound:g}{unit}", reached, told])
-    return table(["what", "against", "target", "reached", ""], rows)
+    return table(["what", "compared with", "target", "reached", ""], rows)
 
 
 def _rates(case: str) -> Callable[[Results], str]:
@@ -87,13 +88,13 @@ def slots(results: Results) -> str:
 def adding(results: Results) -> str:
     columns = [
         "",
-        "one by one /s",
+        "one at a time /s",
         "producer µs",
         "Redis µs",
-        "bulk /s",
+        "in bulk /s",
         "producer µs",
         "Redis µs",
-        "bytes a waiting job",
+        "bytes per waiting job",
     ]
     rows = []
     for name in [name for name in PEERS if name in {*results.peers("one"), *results.peers("bulk")}]:
@@ -103,7 +104,7 @@ def adding(results: Results) -> str:
             row += [spread(results.spread(case, name))]
             row += [number(results.median(case, name, key)) for key in ("producer", "redis")]
         rows.append([*row, number(weight)])
-    notes = "¹ No bulk call: 100 calls at a time are awaited together. ² Neither bulk calls nor calls at the same time."
+    notes = "¹ No bulk call: calls are awaited in groups of 100. ² Neither bulk calls nor concurrent calls."
     return f"{table(columns, rows)}\n\n{notes}"
 
 
@@ -112,11 +113,11 @@ def latency(results: Results) -> str:
         [PEERS[name].title, *(spread(results.spread("latency", name, key)) for key in ("p50", "p95", "p99"))]
         for name in results.peers("latency")
     ]
-    return table(["picked up after, ms", "p50", "p95", "p99"], rows)
+    return table(["started after, ms", "p50", "p95", "p99"], rows)
 
 
 def idle(results: Results) -> str:
-    columns = ["", "commands of clients/s", "with those in scripts/s", "CPU %", "worker MB", "beside it MB"]
+    columns = ["", "client commands/s", "including scripts/s", "CPU %", "worker MB", "beside it MB"]
     keys = ("asked", "commands", "cpu", "resident", "beside")
     rows = [
         [PEERS[name].title, *(number(results.median("idle", name, key)) for key in keys)]
@@ -133,7 +134,7 @@ def files(results: Results) -> str:
         waits = [spread(results.spread("file-latency", name, key)) for key in ("p50", "p99")]
         cpu = number(results.median("file-drain", name, "worker"))
         rows.append([PEERS[name].title, *rates, ahead, cpu, *waits])
-    columns = ["", "one by one /s", "bulk /s", "worked off /s", "Toril is", "worker µs/job", "p50 ms", "p99 ms"]
+    columns = ["", "one at a time /s", "in bulk /s", "run /s", "Toril is", "worker µs/job", "p50 ms", "p99 ms"]
     return table(columns, rows)
 
 
@@ -148,13 +149,13 @@ def growth(results: Results) -> str:
                 row += [spread(results.spread(case, name)), "" if size == "1k" else spread(least)]
                 row += [number(results.median(case, name, key)) for key in ("redis", "commands")]
             rows.append(row)
-    own = ("of that with 1,000", "Redis µs", "commands")
-    return table(["behind them", "Toril /s", *own, "BullMQ /s", *own], rows)
+    own = ("share of that with 1,000", "Redis µs", "commands")
+    return table(["backlog", "Toril /s", *own, "BullMQ /s", *own], rows)
 
 
 def persistent(results: Results) -> str:
     rows = []
-    for name, case in (("added one by one", "one"), ("added in bulk", "bulk"), ("worked off, 100 at once", "drain")):
+    for name, case in (("added one at a time", "one"), ("added in bulk", "bulk"), ("run, 100 at once", "drain")):
         ours, theirs = (results.spread(f"aof-{case}", peer) for peer in ("toril", NODE))
         ahead = ratio(ours.median if ours else None, theirs.median if theirs else None)
         rows.append([name, spread(ours), spread(theirs), times(ahead)])
