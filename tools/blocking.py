@@ -14,7 +14,7 @@ _JOB = re.compile(r"(?<!\w)Job\[")
 ROOT = Path(__file__).parents[1] / "src" / "toril"
 TARGET = ROOT / "sync.py"
 
-HEAD = '''"""`Queue` and `Job` for code without an event loop: the same methods, which block.
+HEAD = '''"""`Queue`, `Task` and `Job` with blocking methods, for code without an event loop.
 
 Written by `python -m tools.blocking --write` from `queue.py`, `task.py`, `schedule.py`,
 `operate/groups.py` and `job.py`: change those.
@@ -31,7 +31,7 @@ S = TypeVar("S")
 
 
 class SyncJob(Generic[R]):
-    """One job, for code that blocks; see `Job`."""
+    """`Job` with blocking methods."""
 
     def __init__(self, job: Job[R], run: RunBlocking) -> None:
         self._job = job
@@ -43,7 +43,7 @@ class SyncJob(Generic[R]):
 {job}
 
 class SyncQueue:
-    """A queue, for code that blocks; see `Queue`."""
+    """`Queue` with blocking methods."""
 
     def __init__(self, queue: Queue, run: RunBlocking) -> None:
         self._queue = queue
@@ -55,17 +55,17 @@ class SyncQueue:
 {queue}
 
     def scoped(self, **metadata: Any) -> "SyncQueue":
-        """The same queue for one actor, request or tenant: these fields travel beside every payload added here."""
+        """The same queue, but every job added through it gets these metadata fields, such as the user."""
         return SyncQueue(self._queue.scoped(**metadata), self._run)
 
     @property
     def schedules(self) -> "SyncSchedules":
-        """The schedules in the store: to look at, and to make and change at run time."""
+        """The schedules in the store: list them, and create, change or remove them at run time."""
         return SyncSchedules(self._queue.schedules, self._run)
 
     @property
     def groups(self) -> "SyncGroups":
-        """The groups of this queue: to look at, to pause, and to give limits at run time."""
+        """The groups of this queue: look at them, pause them, and limit them at run time."""
         return SyncGroups(self._queue.groups, self._run)
 
     @overload
@@ -75,7 +75,7 @@ class SyncQueue:
     def task(self, handler: RawHandler[R]) -> "SyncTask[Any, R]": ...
 
     def task(self, handler: Any) -> "SyncTask[Any, Any]":
-        """One of this queue's handlers, bound to it; see `Queue.task`."""
+        """Bind a handler to this queue; see `Queue.task`."""
         return SyncTask(self._queue.task(handler), self._run)
 
     def _sync(self, job: Job[S]) -> SyncJob[S]:
@@ -83,7 +83,7 @@ class SyncQueue:
 
 
 class SyncTask(Generic[D, R]):
-    """A task, for code that blocks; see `Task`."""
+    """`Task` with blocking methods."""
 
     def __init__(self, task: Task[D, R], run: RunBlocking) -> None:
         self._task = task
@@ -99,7 +99,7 @@ class SyncTask(Generic[D, R]):
 
 
 class SyncSchedules:
-    """The schedules of a queue, for code that blocks; see `QueueSchedules`."""
+    """`QueueSchedules` with blocking methods."""
 
     def __init__(self, schedules: QueueSchedules, run: RunBlocking) -> None:
         self._schedules = schedules
@@ -112,7 +112,7 @@ class SyncSchedules:
 
 
 class SyncGroups:
-    """The groups of a queue, for code that blocks; see `QueueGroups`."""
+    """`QueueGroups` with blocking methods."""
 
     def __init__(self, groups: QueueGroups, run: RunBlocking) -> None:
         self._groups = groups

@@ -1,4 +1,4 @@
-"""Background jobs: embedded on SQLite with no server, and at scale on Redis."""
+"""Background jobs for Python: embedded in your app on SQLite, or across machines on Redis."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""`python -m toril` is the command `toril`."""
+"""Runs the command `toril` for `python -m toril`."""
 
 from toril.cli.main import main
 

@@ -1,4 +1,4 @@
-"""Alert rules, delivery to a sink, `Webhook`."""
+"""Alerts: which failures to report, and to whom."""
 
 import asyncio
 import hashlib
@@ -49,7 +49,7 @@ class Delivery:
         if self._under_way >= _MOST:
             self.dropped += 1
             if self.dropped % _MOST == 1:
-                log.warning("alerts are dropped, for %s are still being delivered: %s", _MOST, text)
+                log.warning("dropped an alert because %s are still being delivered: %s", _MOST, text)
             return False
         self._under_way += 1
         try:
@@ -59,9 +59,9 @@ class Delivery:
                 if inspect.isawaitable(answer):
                     await answer
         except TimeoutError:
-            log.error("an alert was not delivered within %s s: %s", _DELIVERY_SECONDS, text)
+            log.error("could not deliver an alert within %s s: %s", _DELIVERY_SECONDS, text)
         except Exception:
-            log.exception("an alert could not be delivered: %s", text)
+            log.exception("could not deliver an alert: %s", text)
         else:
             return True
         finally:
@@ -148,8 +148,7 @@ class AlertKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """Something that someone should hear of. `count` is that of the failures or stalls that were too many, `subject`
-    whom they were about."""
+    """An alert. `count` is the number of failures or stalls that were too many, `subject` what they were about."""
 
     kind: AlertKind
     text: str
@@ -166,18 +165,18 @@ Sink: TypeAlias = Callable[[Alert], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRules:
-    """Which alerts there are: the first failure of each job and its failure for good, told by the process that ran it;
-    and of a queue what the options say, told once in the fleet.
+    """Which alerts to send. The first failure of each job and its failure for good are sent by the process that ran it;
+    everything else is sent once per fleet.
 
     Args:
-        kinds: The kinds that are told; all by default.
-        threshold: Tell when more than this many jobs of a queue failed for good within `window`.
-        window: The time within which failures, stalls and durations are counted.
-        cooldown: How long it takes until the same is told again.
-        in_a_row: Tell when this many jobs about one subject failed in a row.
-        stall_rate: Tell when more than this share of the runs stalled.
-        lease_share: Tell when one run in twenty takes longer than this share of the lease.
-        minimum: How many runs there have to be before shares are told.
+        kinds: The kinds of alerts to send; by default, all.
+        threshold: Alert when more than this many jobs of a queue failed for good within `window`.
+        window: The time over which failures, stalls and durations are counted.
+        cooldown: How long to wait before sending the same alert again.
+        in_a_row: Alert when this many jobs about one subject failed in a row.
+        stall_rate: Alert when more than this share of the runs stalled.
+        lease_share: Alert when one run in twenty takes longer than this share of the lease.
+        minimum: How many runs there must be before shares count.
     """
 
     kinds: frozenset[AlertKind] = frozenset(AlertKind)
@@ -198,9 +197,11 @@ class AlertRules:
         for name in ("stall_rate", "lease_share"):
             share = getattr(self, name)
             if type(share) not in (int, float) or not 0 <= share <= 1_000:
-                raise InvalidOption(f"{name} must be a number from 0, not {preview(share)}")
+                raise InvalidOption(f"{name} must be a number from 0 to 1000, not {preview(share)}")
         if not frozenset(self.kinds) <= frozenset(AlertKind):
-            raise InvalidOption(f"alerts are of {', '.join(map(repr, map(str, AlertKind)))}, not {preview(self.kinds)}")
+            raise InvalidOption(
+                f"kinds must be among {', '.join(map(repr, map(str, AlertKind)))}, not {preview(self.kinds)}"
+            )
 
 
 class _QueueCounts:
@@ -213,7 +214,8 @@ class _QueueCounts:
 
 
 class Alerts:
-    """One sink, and what it is told. `exhausted` counts, by queue and job name, what failed for good here."""
+    """One sink and its rules. `exhausted` counts, by queue and job name, the jobs that failed for good in this
+    process."""
 
     def __init__(self, services: Services, owner: str, sink: Sink, rules: AlertRules, number: int = 0) -> None:
         self._services = services
@@ -272,7 +274,7 @@ class Alerts:
     async def _slow(self, queue: str, most: int) -> None:
         p95 = self._of(queue).durations.p95(self._services.clock.now(), minimum=self._rules.minimum)
         if p95 is not None and p95 > most:
-            text = f"one run in twenty of {queue} takes {p95 / 1000:g} s, above {most / 1000:g} s of its lease"
+            text = f"the slowest 5% of runs in {queue} take over {p95 / 1000:g} s; its lease allows {most / 1000:g} s"
             await self._once(Alert(kind=AlertKind.SLOW, text=text, queue=queue))
 
     async def _stalled(self, event: JobEvent) -> None:
@@ -282,7 +284,7 @@ class Alerts:
             await self._stalled_out(event)
         stalls, runs = counts.stalls.count(now), counts.runs.count(now)
         if stalls + runs >= self._rules.minimum and stalls > self._rules.stall_rate * (stalls + runs):
-            text = f"{stalls} of {stalls + runs} runs of {event.queue} stalled lately: its workers die or hang"
+            text = f"{stalls} of the last {stalls + runs} runs of {event.queue} stalled: its workers crash or hang"
             await self._once(Alert(kind=AlertKind.STALLS, text=text, queue=event.queue, count=stalls))
 
     async def _stalled_out(self, event: JobEvent) -> None:
@@ -290,7 +292,7 @@ class Alerts:
         try:
             runs = (await self._services.store.runs(event.queue, RunStatus.FAILED, limit=RUNS)).items
         except TorilError as error:
-            log.warning("what job %s of %s was is not known: %s", event.job_id, event.queue, error)
+            log.warning("could not read the run record of job %s of %s: %s", event.job_id, event.queue, error)
             runs = ()
         run = next((run for run in runs if run.id == event.job_id), None)
         if run is not None:
@@ -337,7 +339,7 @@ class Alerts:
                 try:
                     await compare()
                 except TorilError as error:
-                    log.warning("the failures of %s could not be counted: %s", what, error)
+                    log.warning("could not count the failures of %s: %s", what, error)
                 if not again.is_set():
                     return
                 await self._services.clock.sleep(_BETWEEN_LOOKS)
@@ -348,13 +350,13 @@ class Alerts:
         minutes = max(1, self._window // 60_000)
         count = sum((await self._services.store.metrics.minutes(queue, minutes=minutes)).failed)
         if count > self._rules.threshold:
-            text = f"{count} jobs of {queue} failed for good within {minutes} minutes"
+            text = f"{count} jobs of {queue} failed for good in the last {minutes} minutes"
             await self._once(Alert(kind=AlertKind.THRESHOLD, text=text, queue=queue, count=count))
 
     async def _count(self, queue: str, subject: str) -> None:
         count = await self._services.queues[queue].failures_in_a_row(subject)
         if count >= self._rules.in_a_row:
-            text = f"the last {count} jobs of {queue} about {subject} failed for good"
+            text = f"the last {count} jobs of {queue} about {subject} all failed for good"
             await self._once(Alert(kind=AlertKind.IN_A_ROW, text=text, queue=queue, count=count, subject=subject))
 
     async def _once(self, alert: Alert) -> None:
@@ -367,7 +369,11 @@ class Alerts:
         try:
             first = await self._services.store.once(key, self._owner, ttl=ttl)
         except TorilError as error:
-            log.warning("whether it was told already is not known: %s; %s", alert.text, error)
+            log.warning(
+                "did not send an alert, because the store could not say whether it was sent already: %s; %s",
+                alert.text,
+                error,
+            )
             return
         if first and self._is_fresh(key, ttl) and not await self._delivery.send(alert, alert.text):
             self._sent.pop(key, None)  # the fleet's turn is still ours: the next look tries again
@@ -399,16 +405,18 @@ Post: TypeAlias = Callable[[str, "Webhook", bytes], int]
 
 
 class Webhook:
-    """`app.alert(Webhook("https://…"))`: each alert is posted as one JSON object."""
+    """A sink that posts each alert to an HTTPS URL as one JSON object: `app.alert(Webhook("https://…"))`."""
 
     def __init__(self, url: str, *, resolve: Resolve | None = None, post: Post | None = None) -> None:
         try:
             parts = urlsplit(url)
             port = parts.port or 443
         except (ValueError, AttributeError, TypeError):
-            raise InvalidOption("a webhook's URL cannot be read; it looks like https://example.com/path") from None
+            raise InvalidOption("invalid webhook URL; it must look like https://example.com/path") from None
         if parts.scheme != "https" or not parts.hostname or parts.username is not None:
-            raise InvalidOption(f"a webhook's URL is https://host/path without a user, not {preview(parts.scheme)}://…")
+            raise InvalidOption(
+                f"a webhook URL must look like https://host/path, without a user; got {preview(parts.scheme)}://…"
+            )
         self.host = parts.hostname
         self.port = port
         self.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -452,9 +460,9 @@ def _public(addresses: Sequence[str], host: str) -> str:
         known = ipaddress.ip_address(address.partition("%")[0])
         inner = getattr(known, "ipv4_mapped", None) or known
         if not inner.is_global or inner.is_multicast:
-            raise InvalidOption(f"the webhook's host {preview(host)} is not of the public net ({address})")
+            raise InvalidOption(f"webhook host {preview(host)} resolves to {address}, which is not a public address")
     if not addresses:
-        raise TorilError(f"the webhook's host {preview(host)} has no address")
+        raise TorilError(f"webhook host {preview(host)} has no address")
     return addresses[0]
 
 

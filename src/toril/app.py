@@ -1,4 +1,4 @@
-"""`App`: every public method in one class; its parts are attributes."""
+"""`App`: declares queues and hooks, opens the store, and runs workers."""
 
 import asyncio
 import logging
@@ -83,7 +83,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Queues(Mapping[str, Queue]):
-    """The declared queues by name; asking for another is an error that names them."""
+    """The declared queues by name. Asking for another raises `UnknownQueue`, which lists them."""
 
     def __init__(self) -> None:
         self._queues: dict[str, Queue] = {}
@@ -91,7 +91,7 @@ class Queues(Mapping[str, Queue]):
     def __getitem__(self, name: str) -> Queue:
         if name not in self._queues:
             known = ", ".join(map(repr, self._queues)) or "none"
-            raise UnknownQueue(f"there is no queue {preview(name)} in this app; it has {known}")
+            raise UnknownQueue(f"there is no queue {preview(name)} in this app; its queues are {known}")
         return self._queues[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -104,6 +104,7 @@ class Queues(Mapping[str, Queue]):
         return name in self._queues
 
     def declare(self, queue: Queue) -> Queue:
+        """Add a queue."""
         self._queues[queue.name] = queue
         return queue
 
@@ -118,8 +119,8 @@ class Queues(Mapping[str, Queue]):
         others = [each for each, queue in self._queues.items() if queue.handlers.names]
         if (near := near_name(name, others)) is not None:
             warnings.warn(
-                f"a job for queue {name!r}, which has no handlers here; did you mean {near!r}? "
-                f"If not, say that others work it: app.queue({name!r}, [])",
+                f"added a job to queue {name!r}, which has no handlers in this app; did you mean {near!r}? "
+                f"If other programs handle its jobs, declare it with app.queue({name!r}, [])",
                 stacklevel=_level_of_the_caller(),
             )
 
@@ -148,22 +149,24 @@ DEFAULT_URL = "sqlite:///toril.db"
 
 
 class App:
-    """Declares queues, handlers and hooks. `async with app:` opens it for producing; `await app.run()` is a worker.
+    """The application: declare queues, handlers and hooks on it. `async with app:` opens the store; `await app.run()`
+    runs a worker.
 
     Args:
-        url: Where the store is: `redis://…`, `sqlite:///jobs.db` or `memory://`. Without one, what `$TORIL_URL` says,
-            else `sqlite:///toril.db`.
-        prefix: What all keys begin with, on Redis. Apps with different prefixes do not see each other.
-        durability: `"replicated"`: an add returns once replicas have confirmed it, on Redis.
-        lifespan: A context manager, called with the app, that opens what a worker process needs. What it yields is
-            `ctx.state`.
-        clock: Another clock than the system's, for tests.
-        redact: A function that takes secrets out of payloads, results and errors before they are shown.
-        outbox: The database of your application, `postgresql://…` or `sqlite:///app.db`, from whose outbox the workers
-            bring jobs into the store.
-        name: Whose schedules those are that its code declares; the module that makes the app if none is given.
-        dead_letter_queue: The queue in which BullMQ's libraries see the dead letters, on Redis; `dead-letter` if none
-            is given.
+        url: The store: `redis://…`, `sqlite:///jobs.db` or `memory://`. By default `$TORIL_URL`, or else
+            `sqlite:///toril.db`.
+        prefix: The prefix of all keys on Redis. Apps with different prefixes do not see each other's jobs.
+        durability: With `"replicated"`, an add returns only once replicas have confirmed it. Redis only.
+        lifespan: An async context manager, called with the app, that opens what a worker process needs. Handlers find
+            what it yields as `ctx.state`.
+        clock: A clock other than the system's, for tests.
+        redact: A function that removes secrets from payloads, results and errors before they are shown.
+        outbox: The URL of your application's database, `postgresql://…` or `sqlite:///app.db`. Workers move jobs from
+            its outbox into the store.
+        name: The name under which the app owns the schedules that it declares; by default, the module that creates the
+            app.
+        dead_letter_queue: The queue in which BullMQ's libraries see the dead letters, on Redis; `dead-letter` by
+            default.
     """
 
     def __init__(
@@ -205,8 +208,7 @@ class App:
 
     @property
     def store_options(self) -> dict[str, str | None]:
-        """What the code says of the store beside its URL and prefix; for the supervisor, who opens the store by
-        itself."""
+        """The options of the store that were given in code: `durability` and `dead_letter_queue`."""
         durability, dead_letter_queue = self._terms
         return {"durability": durability, "dead_letter_queue": dead_letter_queue}
 
@@ -217,17 +219,17 @@ class App:
 
     @property
     def events(self) -> Events:
-        """Who listens to what happens in this process."""
+        """The listeners of this process."""
         return self.services.events
 
     @property
     def redaction(self) -> Redaction:
-        """What may be seen of payloads, results and errors."""
+        """What people may see of payloads, results and errors."""
         return self.services.redaction
 
     @property
     def outbox_url(self) -> str | None:
-        """Where the app's outbox is, if it has one."""
+        """The URL of the app's outbox, if it has one."""
         return self._outbox.url
 
     # declaring
@@ -257,38 +259,43 @@ class App:
         target_wait: Duration = 120.0,
         log_level: LogLevel | None = None,
     ) -> Queue:
-        """Declare a queue, or, with nothing but its name, get the one declared before; `app.queues[name]` only gets.
+        """Declare a queue; with nothing but a name, get the queue of that name, declared if necessary. To get a queue
+        without declaring it, use `app.queues[name]`.
 
         Args:
-            name: Its name in the store.
-            handlers: A mapping of job names to functions, or a list of functions, which go by their own names.
+            name: The queue's name in the store.
+            handlers: A mapping of job names to functions, or a list of functions, whose own names are used.
             concurrency: How many jobs run at once in each process.
-            lease: How soon the job of a worker that is gone can be taken back. It is no limit on how long jobs run.
-            renew: How often leases are renewed; a third of the lease if not given.
-            retry: How often jobs are tried, how long they wait between attempts, and for which errors.
-            timeout: How long an attempt may take; then it is stopped, and tried again. No limit if not given.
-            rate_limit: How many jobs may start within a time, over the whole fleet.
-            max_stalls: How often a job may lose its worker and run again. With 0, and `attempts=1`, it runs at most
+            lease: How soon another worker can take over the jobs of a worker that has died. It does not limit how long
+                jobs run.
+            renew: The time between two renewals of a lease; by default, a third of it.
+            retry: How many attempts a job gets, how long it waits between them, and which errors are retried.
+            timeout: Stop an attempt that takes longer than this. It counts as a failed attempt. No limit by
+                default.
+            rate_limit: How many jobs may start within a time, in all processes together.
+            max_stalls: How often a job may lose its worker and run again. With 0 and `attempts=1`, a job runs at most
                 once.
             max_waiting: Refuse adds with `QueueFull` while this many jobs wait.
-            groups: What holds for each group of jobs: concurrency, rate, how many may wait.
-            priority_first: True: jobs with a priority run before those without. False: after them, as in BullMQ. None
-                is the same as False, with a warning in the log where a queue has both.
-            keep_completed: How many completed jobs stay in the store, or a `Keep`. None by default: run records remain.
-            keep_failed: The same for jobs that failed for good. Those that are not kept become dead letters.
-            unknown: What becomes of a job whose name has no handler: `"fail"` it, or `"release"` it to another worker.
-            serializer: An object with `dumps` and `loads`, in place of JSON. Nobody else can read such a queue.
-            cancellation: False: handlers get no signal, and cannot be told to stop.
-            breaker: Pause jobs that would only fail: a circuit breaker.
-            subject: Whom a job is about: a field of its payload, or a function of it.
-            target_wait: How long a job should wait at most, by which scaling and warnings go.
-            log_level: From which level on this queue's jobs are logged, in place of the process's.
+            groups: Limits of each group of jobs: concurrency, rate, and how many may wait.
+            priority_first: True runs jobs with a priority before those without; False after them, as BullMQ does. None
+                acts like False, and logs a warning if the queue has both.
+            keep_completed: How many completed jobs to keep in the store, or a `Keep`. By default none are kept; their
+                run records are.
+            keep_failed: The same for jobs that have failed for good. Those that are not kept become dead letters.
+            unknown: What to do with a job whose name has no handler: `"fail"` it, or `"release"` it to another worker.
+            serializer: An object with the methods `dumps` and `loads`, in place of JSON. Other libraries cannot read
+                the queue's jobs then.
+            cancellation: With False, handlers get no signal and cannot be told to stop.
+            breaker: A circuit breaker, which pauses jobs that would only fail.
+            subject: What a job is about: the name of a payload field, or a function of the payload.
+            target_wait: How long a job should wait at most; scaling and warnings go by it.
+            log_level: The lowest level at which this queue's jobs are logged, in place of the process's.
         """
         name = check_queue_name(name)
         given = {key: value for key, value in locals().items() if key not in {"self", "name"}}
         if name in self.queues:
             if given != UNSAID:
-                raise UsageError(f"queue {name!r} is declared already; declare it once, with all its options")
+                raise UsageError(f"queue {name!r} is already declared; declare it once, with all its options")
             return self.queues[name]
         check_not_dead_letters(name, self.dead_letter_queue)
         spelling = self.queues.spelling_of(name) if given == UNSAID else None
@@ -310,22 +317,22 @@ class App:
         self.queues[queue if isinstance(queue, str) else queue.name].schedule(schedule_id, job, data, **options)
 
     def middleware(self, fn: Middleware) -> Middleware:
-        """Put a function `(ctx, call_next)` around every handler; the first declared is the outermost."""
+        """Wrap every handler in a function `(ctx, call_next)`. The first one declared is the outermost."""
         self._hooks.middleware.append(function("middleware", fn))
         return fn
 
     def on_start(self, fn: F) -> F:
-        """Before the workers start."""
+        """Call a function before the workers start."""
         self._hooks.on_start.append(function("on_start", fn))
         return fn
 
     def on_flush(self, fn: F) -> F:
-        """After the workers have ended, while queues are still open."""
+        """Call a function after the workers have ended, while the store is still open."""
         self._hooks.on_flush.append(function("on_flush", fn))
         return fn
 
     def on_stop(self, fn: F) -> F:
-        """After the queues are closed."""
+        """Call a function after the store is closed."""
         self._hooks.on_stop.append(function("on_stop", fn))
         return fn
 
@@ -338,33 +345,36 @@ class App:
     def poller(
         self, fn: F | None = None, *, name: str | None = None, elected: bool = False, lease: Duration = 30.0
     ) -> F | Callable[[F], F]:
-        """Run a coroutine function beside the workers for as long as they run, in every worker process. One that raises
-        is started again, at once and then a little later each time; one that returns has finished.
+        """Run a coroutine function beside the workers, in every worker process, for as long as they run.
+
+        If it raises, it is started again, at first at once and then later each time. If it returns, it is finished.
 
         Args:
-            fn: The function, where it is declared without options.
-            name: What it is called in logs and in `/health`; the name of the function if not given.
-            elected: Run it in one process of the fleet.
-            lease: How soon another process takes over from one that is gone.
+            fn: The function, if you declare it without options.
+            name: Its name in logs and in `/health`; by default, the function's own.
+            elected: Run it in only one process of the fleet.
+            lease: How soon another process takes over if that process dies.
         """
         term = milliseconds("lease", lease, 1000) / 1000
 
         def declare(function_: F) -> F:
             called = name if name is not None else str(getattr(function("a poller", function_), "__name__", "poller"))
             if elected and check_label("a poller's name", called) in {each.name for each in self._hooks.pollers}:
-                raise UsageError(f"poller {called!r} is declared already; give one that is elected a name of its own")
+                raise UsageError(f"poller {called!r} is already declared; each elected poller needs a name of its own")
             self._hooks.pollers.append(Poller(called, function_, term if elected else None))
             return function_
 
         return declare if fn is None else declare(fn)
 
     def on(self, event: EventName, listener: Listener) -> None:
-        """Call `listener` with what happens in this process."""
+        """Call `listener` with each event of this kind that happens in this process."""
         self.events.on(event, listener)
 
     def backoff(self, name: str) -> Callable[[F], F]:
-        """`@app.backoff("name")`: a function `(attempts, error, job) -> seconds` by which jobs wait for their retry
-        that ask for it, as `add(…, backoff="name")` does."""
+        """Declare a backoff strategy with `@app.backoff("name")`: a function `(attempts, error, job) -> seconds`.
+
+        Jobs use it with `add(…, backoff="name")` or `Strategy("name")`.
+        """
 
         def declare(fn: F) -> F:
             check_strategy(name, fn)
@@ -374,8 +384,11 @@ class App:
         return declare
 
     def alert(self, sink: Sink, rules: AlertRules = AlertRules()) -> Alerts:
-        """Have `sink` called with each `Alert` that the rules ask for: a function, a coroutine function, a `Webhook`.
-        A sink that fails touches no job."""
+        """Call `sink` with each `Alert` that the rules ask for. A sink is a function, a coroutine function or a
+        `Webhook`.
+
+        A sink that fails affects no job.
+        """
         made = Alerts(self.services, worker_name(self.services.clock), sink, rules, len(self._alerts))
         self._alerts.append(made)
         return made
@@ -391,16 +404,18 @@ class App:
         limit: int = 1000,
         queue: Queue | str = "scanners",
     ) -> Scanner:
-        """Look for what is stuck, again and again, and set it right. A run is one attempt, after everything else in its
-        queue: what fails is left to the next. Its statistics are the job's result.
+        """Look for stuck rows of your own tables on a timer, and reset them.
+
+        Each run is one attempt of a job, which comes after everything else in its queue. What fails is left for the
+        next run. The job's result has the statistics.
 
         Args:
-            name: Its name, and that of its job and schedule.
-            every: How often it looks.
-            find: Called with a time: gives what has been stuck since before that.
-            reset: Called with each of these: sets it right.
-            threshold: How long ago that time is.
-            limit: How many it sets right in one run.
+            name: The name of the scanner, its job and its schedule.
+            every: How often it runs.
+            find: A function of a time that returns what has been stuck since before then.
+            reset: A function that is called with each item found, to set it right.
+            threshold: How long something must have been stuck to be found.
+            limit: How many items it resets in one run.
             queue: The queue in which it runs.
         """
         home = self.queue(queue) if isinstance(queue, str) else queue
@@ -410,24 +425,25 @@ class App:
 
     @contextmanager
     def using(self, store: Store, clock: Clock) -> Iterator[Hooks]:
-        """Have the app use another store and clock for a while, as tests do; its hooks are theirs to change."""
+        """Use another store and clock for a while, as tests do. Yields the app's hooks, which may be changed."""
         with self.services.using(store, clock):
             yield self._hooks
 
     async def open(self) -> "App":
+        """Open the store. `async with app:` does the same, and closes it afterwards."""
         await self.services.open()
         return self
 
     async def close(self) -> None:
-        """Close what was opened, as often as it was opened. Closing more often is fine; while `run` works, which needs
-        the store itself, it is told to stop."""
+        """Close the store once for each `open`; further calls are harmless. While `run` still needs the store, it is
+        told to stop instead."""
         if self._working and self.services.users <= 1:
             self._wind_down()
         else:
             await self.services.close()
 
     def portal(self) -> Portal:
-        """The way in for code that blocks, made at its first use, and anew in a forked child."""
+        """The way into an event loop for blocking code, created on first use, and again in a forked child."""
         return self.services.portal()
 
     async def __aenter__(self) -> "App":
@@ -446,47 +462,51 @@ class App:
         on_failure: Policy = "fail",
         parent: Job[Any] | None = None,
     ) -> Job[R]:
-        """Add a job that runs once its children have ended. Up to 1,000 jobs are stored all or none. Returns the job
-        that waits.
+        """Add a job that runs once its children have ended. Up to 1,000 jobs are stored all or none. Returns the
+        parent.
 
         Args:
-            job: The job, made by `task.new(…)` or `queue.new(…)`, or a `Flow` that has its children.
+            job: The parent, made by `task.new(…)` or `queue.new(…)`, or a `Flow` that has its children.
             children: The jobs that it waits for, each of which may be a `Flow`.
-            on_failure: What the failure of a child does to the job, where the child does not say so itself: see `Flow`.
-            parent: A job that has not ended, and shall wait for this one.
+            on_failure: What happens to the parent if a child fails, unless the child itself says so: see `Flow`.
+            parent: A job that has not ended and is to wait for this one too.
         """
         return await self._flows.add(job, children, on_failure=on_failure, parent=parent)
 
     async def flows(self, flows: Sequence[PreparedJob[R] | Flow[R]]) -> list[Job[R]]:
-        """Add many flows; up to 1,000 jobs of all of them together all or none. The jobs at their tops."""
+        """Add many flows, and return their topmost jobs. Up to 1,000 jobs, of all flows together, are stored all or
+        none."""
         return await self._flows.add_many(flows)
 
     def outbox(self, connection: Any) -> "Outbox":
-        """The outbox in the database of this connection, of sqlite3, psycopg, SQLAlchemy or Django: what is added there
-        is part of the connection's own transaction."""
+        """The outbox in the database of this connection, of sqlite3, psycopg, SQLAlchemy or Django. Jobs added to it
+        are part of the connection's transaction."""
         return self._outbox.of(connection)
 
     # looking after it
 
     async def tree(self, job: Job[Any], *, whole: bool = True, depth: int = 10, width: int = SHOWN) -> FlowTree:
-        """The flow that a job belongs to, from its top; or, if not `whole`, from the job itself on."""
+        """Read the flow that a job belongs to, from its topmost job down; with `whole=False`, from the job itself
+        down."""
         return await self._flows.tree(job, whole=whole, depth=depth, width=width)
 
     async def overview(self) -> Overview:
-        """All queues, declared here, known to the store or served by a living worker, each with its counts and its last
-        hour; asked for in few questions to the store."""
+        """Read all queues, whether declared here, in the store or served by a living worker, each with its counts and
+        its last hour."""
         names = sorted({*await find_queues(self.store), *self.queues})
         options = {name: self.queues[name].options if name in self.queues else PLAIN for name in names}
         targets = {name: each.target_wait / 1000 for name, each in options.items()}
         return await overview(self.store, names, targets)
 
     async def workers(self) -> list[WorkerRecord]:
-        """The worker processes that are alive."""
+        """List the worker processes that are alive."""
         return [as_record(WorkerRecord, worker) for worker in await self.store.workers()]
 
     async def running_jobs(self, worker: str | None = None) -> list[Job[Any]]:
-        """The jobs that run now, of all queues, the longest first; those of one worker process, if it is named. It may
-        be dead: what it ran counts as running until it is taken back."""
+        """List the jobs that are running in all queues, or on one worker, those that have run longest first.
+
+        Jobs of a dead worker count as running until they are recovered.
+        """
         found: list[JobRow] = []
         for name in await self.store.queues():
             cursor: str | None = None
@@ -500,21 +520,23 @@ class App:
         return [job_of_row(self.services, row) for row in found]
 
     async def quiet_worker(self, worker: str) -> None:
-        """Have one worker process claim nothing more; what it runs goes on. `NotFound` if it is not alive."""
+        """Tell a worker process to take no new jobs; running jobs finish. Raises `NotFound` if it is not alive."""
         await self._command(worker, WorkerCommand.QUIET)
 
     async def stop_worker(self, worker: str) -> None:
-        """Have one worker process drain and end; its supervisor does not start it anew. `NotFound` if it is not
+        """Tell a worker process to drain and exit; its supervisor does not replace it. Raises `NotFound` if it is not
         alive."""
         await self._command(worker, WorkerCommand.STOP)
 
     async def _command(self, worker: str, command: WorkerCommand) -> None:
         if not await self.store.signal(worker, command):
-            raise NotFound(f"no worker {preview(worker)} is alive")
+            raise NotFound(f"there is no live worker {preview(worker)}")
 
     async def doctor(self, queues: Sequence[str] | None = None) -> list[Finding]:
-        """Look the store over, and these queues or all: what is wrong, the worst first, each with its fix. Only reads;
-        what it finds is there at two looks a second apart."""
+        """Check the store, and these queues or all. Returns what is wrong, the worst first, each with its remedy.
+
+        It only reads. It looks twice, a second apart, and reports only what it sees both times.
+        """
         return await Doctor(self.store, self.services.clock).findings(queues)
 
     async def doctor_page(
@@ -525,26 +547,28 @@ class App:
         patience: Duration = _PATIENCE,
         quick: bool = True,
     ) -> Page[Finding]:
-        """A part of what `doctor` looks at: as much as can be looked at in so many seconds, however large the store is.
-        With the cursor the next part is asked for, until there is none. What takes the longer the more jobs there are
-        is left out, and a notice says so: an SQLite file is not read through for damage, and its jobs are only counted
-        if it need not be `quick`. The two looks are a tenth of a second apart."""
+        """Check a part of what `doctor` checks: as much as fits into `patience`, however large the store is.
+
+        Pass the page's cursor to continue, until it is None. Checks that take longer the more jobs there are are left
+        out, and a notice says so: a SQLite file is not read through for damage, and its jobs are counted only with
+        `quick=False`. The two looks are a tenth of a second apart.
+        """
         return await Doctor(self.store, self.services.clock, between=_SOONER).part(
             queues, cursor=cursor, patience=milliseconds("patience", patience) / 1000, quick=quick
         )
 
     async def repair(self, findings: Sequence[Finding]) -> list[Repaired]:
-        """Repair what `doctor` has found and can be repaired. Safe beside workers: each repair looks again in its own
-        step."""
+        """Repair findings of `doctor` that can be repaired. Safe beside running workers: each repair checks again in
+        its own step."""
         return await Doctor(self.store, self.services.clock).repair(findings)
 
     async def scan(self, name: str, *, dry_run: bool = False) -> Result:
-        """Run a scanner here and now; dry, it finds and resets nothing."""
+        """Run a scanner now. With `dry_run=True` it finds, but resets nothing."""
         return await self._scanners.scan(name, dry=dry_run)
 
     @asynccontextmanager
     async def opened_with_lifespan(self) -> AsyncIterator["App"]:
-        """The app, opened with its lifespan as in a worker process; for commands that run its code."""
+        """Open the app together with its lifespan, as a worker process does; for scripts that need what it opens."""
         await self.open()
         try:
             async with self._lifespan(self) if self._lifespan else nullcontext():
@@ -553,7 +577,7 @@ class App:
             await self.close()
 
     async def outbox_status(self) -> "OutboxStatus | None":
-        """How much is in the app's outbox, and for how long; None if it has none, or its database is away."""
+        """Count what waits in the app's outbox. None if the app has no outbox or its database does not answer."""
         return await self._outbox.status()
 
     # working
@@ -570,33 +594,34 @@ class App:
         hang_timeout: Duration | None = HANG_TIMEOUT,
         under: "SupervisorLink | None" = None,
     ) -> int:
-        """Work the queues until stopped by a signal or `stop()`. Returns 0 if all running jobs ended, 1 if some had to
-        be given back.
+        """Run workers until a signal or `stop()`. Returns 0 if all running jobs ended, 1 if some had to be released.
 
         Args:
-            queues: Which queues, with their concurrency; all that have handlers if not given.
-            grace: How long running jobs may go on once the worker is told to stop.
-            burst: End when there is nothing left to do. Jobs to be tried again within `grace`, and jobs that a rate
-                holds up for no longer, are waited for.
-            signals: `"leave"` leaves SIGTERM and SIGINT to the program around it.
-            name: What this worker is called, in place of a name that is made up. No other that runs may have it.
-            stall_interval: How often stalled jobs are looked for.
-            hang_timeout: A handler that blocks the event loop for longer loses its job to another worker. None lets it
-                block for ever.
-            under: The supervisor, which sees to that by itself; for `toril run`.
+            queues: The queues to work, with their concurrency; by default, all that have handlers.
+            grace: How long running jobs may continue once the worker is told to stop.
+            burst: Return when there is nothing left to do. Retries that are due within `grace`, and jobs that a rate
+                limit delays no longer than that, are waited for.
+            signals: With `"leave"`, SIGTERM and SIGINT are left to your program.
+            name: The worker's name, in place of a generated one. It must be unique among running workers.
+            stall_interval: How often to look for stalled jobs.
+            hang_timeout: If a handler blocks the event loop for longer than this, other workers take over its jobs.
+                None lets it block forever.
+            under: The supervisor's connection; set by `toril run`.
         """
         from toril.worker.leftover import log_leftover  # noqa: PLC0415 - who only adds jobs does without a worker's code
         from toril.worker.process import WorkerProcess, chosen  # noqa: PLC0415 - as above
 
         if self._working:
-            raise UsageError("this app is running already; start another process, or give its queues more concurrency")
+            raise UsageError(
+                "this app is already running; start another process, or raise the concurrency of its queues"
+            )
         # All are checked before anything is opened.
         worked, seconds = chosen(list(self.queues.values()), queues), milliseconds("grace", grace) / 1000
         name = worker_name(self.services.clock) if name is None else check_chosen_worker_name(name)
         interval = None if stall_interval is None else milliseconds("stall_interval", stall_interval, _LEAST_INTERVAL)
         hang = None if hang_timeout is None else milliseconds("hang_timeout", hang_timeout, 100) / 1000
         if not worked:
-            raise UsageError("no queue of this app has a handler: there is nothing to run")
+            raise UsageError("there is nothing to run: no queue of this app has a handler")
         self._working = True
         engine, clock = self.services.engine, self.services.clock
         process = self._process = WorkerProcess(
@@ -649,17 +674,18 @@ class App:
         name: str | None = None,
         signals: Literal["handle", "leave"] = "handle",
     ) -> None:
-        """Be a reaper, until a signal, `stop()` or cancellation: give back the jobs of workers that are gone.
+        """Recover the jobs of dead workers, in all queues, until a signal, `stop()` or cancellation.
 
         Args:
-            queues: Which queues; all of the store if not given.
-            elected: Of several reapers one leads. False: this one acts whatever the others do.
-            lease: How long a leader that is gone still counts as one.
-            renew: How often the leader renews that; a third of the lease if not given.
-            election_interval: How often the others try to become the leader; a sixth of the lease if not given.
-            stall_interval: How often the queues are looked at.
-            name: What this reaper is called, in place of a name that is made up.
-            signals: `"leave"` leaves SIGTERM and SIGINT to the program around it.
+            queues: The queues to look after; by default, all of the store.
+            elected: With True, only one of several reapers, the leader, is active. With False, this one always is.
+            lease: How long a dead leader still counts as the leader.
+            renew: The time between two renewals by the leader; by default, a third of the lease.
+            election_interval: The time between two attempts of the others to become the leader; by default, a sixth of
+                the lease.
+            stall_interval: How often to look for stalled jobs.
+            name: The reaper's name, in place of a generated one.
+            signals: With `"leave"`, SIGTERM and SIGINT are left to your program.
         """
         from toril.operate.reaper import LEASE, check_electable  # noqa: PLC0415 - as above
         from toril.runtime.signals import StopSignals, run_until  # noqa: PLC0415 - as above
@@ -695,12 +721,15 @@ class App:
             self._reaping.discard(stopping)
 
     async def relay(self, url: str | None = None) -> None:
-        """Be a relay, until a signal or cancellation: hand over to the store what is in the outbox at this URL, else
-        in the app's own. Workers of an app with an outbox do that by themselves."""
+        """Move jobs from the outbox at this URL, by default the app's own, into the store, until a signal or
+        cancellation.
+
+        The workers of an app with an outbox do this by themselves.
+        """
         await self._outbox.run(url)
 
     async def relay_once(self, url: str | None = None) -> int:
-        """Hand over what is in the outbox now, once. Returns how many jobs that were."""
+        """Move what is in the outbox now into the store. Returns how many jobs that were."""
         return await self._outbox.relay_once(url)
 
     async def _beside(
@@ -755,8 +784,7 @@ class App:
         )
 
     def stop(self) -> None:
-        """Have `run` and `reap` shut down, however far they have got; a second time, without waiting for running
-        jobs."""
+        """Tell `run` and `reap` to shut down. Called a second time, it no longer waits for running jobs."""
         for stopping in self._reaping:
             stopping.set()
         if self._process is not None:

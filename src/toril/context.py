@@ -1,4 +1,4 @@
-"""`JobContext`, `SyncJobContext`, and the signal that tells an attempt to stop."""
+"""`JobContext` and `SyncJobContext`: what a handler gets as its argument."""
 
 import asyncio
 import hashlib
@@ -61,7 +61,7 @@ __all__ = [
 
 
 class StopReason(StrEnum):
-    """Who wants it to stop."""
+    """Why an attempt is told to stop."""
 
     CANCELLED = "cancelled"
     LEASE_LOST = "lease_lost"
@@ -70,7 +70,8 @@ class StopReason(StrEnum):
 
 
 class Signal:
-    """Fires once. Checking it costs next to nothing; waiting for it works on the loop and in threads."""
+    """Tells an attempt to stop. Checking it costs almost nothing; it can be awaited on the event loop and waited for in
+    threads."""
 
     __slots__ = ("_fired", "_waiting", "kind", "reason")
 
@@ -82,10 +83,11 @@ class Signal:
 
     @property
     def aborted(self) -> bool:
+        """Whether the attempt has been told to stop."""
         return self.kind is not None
 
     async def wait(self) -> str:
-        """Rest until it fires; the reason."""
+        """Wait until the attempt is told to stop, and return the reason."""
         if self.kind is None:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(future)
@@ -93,7 +95,7 @@ class Signal:
         return self.reason or ""
 
     def fire(self, kind: StopReason, reason: str) -> None:
-        """The first reason stays. Called on the loop."""
+        """Tell the attempt to stop; only the first reason counts. Call it on the event loop."""
         if self.kind is not None:
             return
         self.reason = reason
@@ -105,7 +107,7 @@ class Signal:
             self._fired.set()
 
     def event(self) -> threading.Event:
-        """For threads that wait: set when it fires."""
+        """A `threading.Event` that is set when the attempt is told to stop."""
         if self._fired is None:
             self._fired = threading.Event()
             if self.kind is not None:
@@ -153,7 +155,7 @@ class RunsAs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedChild:
-    """A child that has failed, in the place of its result."""
+    """A child that has failed, in place of its result."""
 
     queue: str
     id: str
@@ -175,46 +177,49 @@ class _Facts(Generic[T]):
 
     @property
     def job(self) -> "Job[Any]":
-        """The job itself, for all that a context does not offer."""
+        """The job itself, for everything that the context does not offer."""
         return self._reporter.job(self._claimed)
 
     @property
     def job_id(self) -> str:
-        """The same on every attempt: use it as an idempotency key."""
+        """The job's id. It is the same in every attempt, so use it as an idempotency key."""
         return self._claimed.lease.id
 
     @property
     def job_name(self) -> str:
+        """The job's name."""
         return self._claimed.name
 
     @property
     def queue_name(self) -> str:
+        """The name of the queue."""
         return self._claimed.lease.queue
 
     @property
     def attempt(self) -> int:
-        """Which attempt this is, from 1."""
+        """The number of this attempt, from 1."""
         return self._claimed.attempts_made + 1
 
     @property
     def is_last_attempt(self) -> bool:
-        """Whether a failure now is the job's end. A permanent error is one on every attempt."""
+        """Whether the job fails for good if this attempt fails. A `PermanentError` ends it on any attempt."""
         return self.attempt >= self._claimed.max_attempts
 
     @property
     def fence(self) -> int:
-        """A number that grows with every start of this job, so that others can refuse an older one."""
+        """A number that grows with every start of this job, so that other systems can refuse writes of an earlier
+        one."""
         return self._claimed.fence
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the producer sent beside the payload."""
+        """The fields that were added with the payload."""
         text = self._claimed.metadata
         return {} if text is None else decode(text, what="metadata")
 
     @property
     def carrier(self) -> str | None:
-        """What the producer sent for tracing, as text; `toril.integrations.opentelemetry` reads it."""
+        """The producer's trace context, as text; `toril.integrations.opentelemetry` reads it."""
         return self._claimed.trace
 
     def is_cancelled(self) -> bool:
@@ -222,13 +227,16 @@ class _Facts(Generic[T]):
         return self.signal is not None and self.signal.kind is not None
 
     def raise_if_cancelled(self) -> None:
-        """A good breakpoint: raises `JobCancelled` (or `LeaseLost`) once the attempt should stop."""
+        """Raise `JobCancelled` or `LeaseLost` if this attempt should stop. Call it in long loops."""
         if self.is_cancelled():
             raise stopped(self.signal)
 
     def rate_limited(self, seconds: Duration) -> NoReturn:
-        """Give up this attempt, and start nothing of this queue for so long, in no process: for a 429 of whom the job
-        calls. No attempt is spent, and the job keeps its place."""
+        """End this attempt, and start no job of this queue in any process for `seconds`; use it when a service answers
+        429.
+
+        No attempt is spent, and the job keeps its place.
+        """
         raise RateLimited(seconds)
 
 
@@ -240,36 +248,38 @@ def stopped(signal: Signal) -> Exception:
 
 
 class JobContext(_Facts[T]):
-    """The argument of an `async def` handler."""
+    """The argument of an `async def` handler. `data` is the payload, `state` what the app's lifespan yields, `signal`
+    tells the attempt to stop."""
 
     __slots__ = ()
 
     async def update_progress(self, value: Any) -> None:
-        """How far the job has come: a number, or any JSON value. Frequent calls are written ten times a second."""
+        """Report how far the job has come: a number, or any JSON value. Frequent calls are combined into at most ten
+        writes per second."""
         await self._report(Progress(self._claimed.lease, encode(value, what="progress", limit=MAX_PROGRESS)))
 
     async def log(self, line: str) -> None:
-        """One line for the job's own log."""
+        """Add a line to the job's log."""
         await self._report(LogLine(self._claimed.lease, _one_line(line)))
 
     async def update_data(self, data: Any) -> None:
-        """Replace the payload that a retry would get."""
+        """Replace the payload that a retry gets."""
         await self._report(DataUpdate(self._claimed.lease, encode(data)))
 
     async def checkpoint(self, value: Any) -> None:
-        """Remember how far it is; `last_checkpoint` has it when the job runs again."""
+        """Save how far the job has come. When it runs again, it finds the value in `last_checkpoint`."""
         await self._report(Checkpoint(self._claimed.lease, encode(value, what="checkpoint")))
 
     @property
     def last_checkpoint(self) -> Any:
-        """What the last attempt of this job remembered, or None."""
+        """What an earlier attempt saved with `checkpoint`, or None."""
         text = self._claimed.checkpoint
         return None if text is None else decode(text, what="checkpoint")
 
     # children
 
     async def has_children(self) -> bool:
-        """Whether this job has, or had, children to wait for."""
+        """Tell whether this job has or had children."""
         return (await self._reporter.family(self._claimed)).total > 0
 
     @overload
@@ -283,11 +293,11 @@ class JobContext(_Facts[T]):
     ) -> list[R | FailedChild]: ...
 
     async def children(self, of: Any, *, failed: Literal["raise", "include"] = "raise") -> list[Any]:
-        """What those children returned that this handler, or this task, ran: in the order in which they were added.
+        """Return the results of the children that this handler or task ran, in the order in which they were added.
 
-        Children can have failed where their policy lets this job go on (`on_failure="ignore"`). Then this raises
-        `ChildrenFailed`, or puts a `FailedChild` into the place of each with `failed="include"`. It raises `WrongState`
-        where one has not ended.
+        Children may have failed if their policy lets this job continue (`on_failure="ignore"`). Then this raises
+        `ChildrenFailed`; with `failed="include"`, the list has a `FailedChild` for each of them. Raises `WrongState` if
+        a child has not ended.
         """
         if failed not in ("raise", "include"):
             raise InvalidOption(f"failed must be 'raise' or 'include', not {preview(failed)}")
@@ -301,30 +311,35 @@ class JobContext(_Facts[T]):
         bad = [each for each in found if isinstance(each, FailedChild)]
         if bad and failed == "raise":
             reasons = "; ".join(f"{each.queue}:{each.id}: {each.reason}" for each in bad[:3])
-            raise ChildrenFailed(f"{len(bad)} of {len(found)} children have failed: {reasons}", failed=bad)
+            raise ChildrenFailed(f"{len(bad)} of {len(found)} children failed: {reasons}", failed=bad)
         return found
 
     async def children_values(self) -> dict[str, Any]:
-        """What the children returned, by their ids; by `queue:id` where children of two queues have the same."""
+        """Return the results of all children by id, or by `queue:id` if children in two queues have the same id."""
         return {
             name: decode(text or "null", what="a result")
             for name, text in await self._children_in(ChildState.COMPLETED)
         }
 
     async def failed_children(self) -> dict[str, str]:
-        """Why children failed whose policy is to go on all the same, by their ids."""
+        """Return the errors by id of children that failed, where their policy lets this job continue."""
         return {name: text or "" for name, text in await self._children_in(ChildState.IGNORED)}
 
     async def add_children(self, children: "Sequence[Node]", *, on_failure: "Policy" = "fail") -> None:
-        """Add children to this job while it runs; it can wait for them later. A retry of this run, or one after such a
-        wait, does not add them again."""
+        """Add children to this job while it runs. To wait for them, call `wait_for_children` later.
+
+        A retry, or the run after a wait, does not add them again.
+        """
         round_ = self._reporter.children_round()
         if round_ >= self._claimed.parked:
             await self._add(self._nodes(children, on_failure, round_))
 
     async def wait_for_children(self, children: "Sequence[Node]" = (), *, on_failure: "Policy" = "fail") -> None:
-        """Rest until all children have ended, these new ones among them. The handler is left here, and called again
-        from its beginning; then this returns at once, and the children are not added anew."""
+        """Wait until all children have ended, including the new ones given here. No slot is used meanwhile.
+
+        The handler ends here by an exception that you must let through. It is called again from the start once the
+        children have ended; then this call returns at once and adds nothing.
+        """
         round_ = self._reporter.children_round() if children else 0
         if children and round_ >= self._claimed.parked:
             nodes = self._nodes(children, on_failure, round_)
@@ -346,14 +361,14 @@ class JobContext(_Facts[T]):
 
         nodes = planned_nodes(children, name, parent=parent, on_failure=on_failure)
         if len(nodes) > BATCH and any(node.waits for node in nodes):
-            raise InvalidOption(f"children with children of their own are at most {BATCH} jobs in one call")
+            raise InvalidOption(f"one call can add at most {BATCH} jobs if any of them has children of its own")
         return nodes
 
     async def _add(self, nodes: list[FlowNode]) -> None:
         for start in range(0, len(nodes), BATCH):
             verdict = await self._reporter.add_children(self._claimed, nodes[start : start + BATCH])
             if verdict is not Verdict.OK:
-                raise LeaseLost(f"job {self.job_id} is no longer this attempt's to give children")
+                raise LeaseLost(f"this attempt has lost its lease on job {self.job_id}, so its children were not added")
 
     async def _children_in(self, state: ChildState) -> list[tuple[str, str | None]]:
         found = {
@@ -364,11 +379,11 @@ class JobContext(_Facts[T]):
 
     async def _report(self, report: Report) -> None:
         if await self._reporter.report(report) is not Verdict.OK:
-            raise LeaseLost(f"job {self.job_id} is no longer this attempt's to report on")
+            raise LeaseLost(f"this attempt has lost its lease on job {self.job_id}, so its report was not stored")
 
 
 class SyncJobContext(_Facts[T]):
-    """The argument of a plain `def` handler: the same methods, which block."""
+    """The argument of a plain `def` handler: like `JobContext`, with methods that block."""
 
     __slots__ = ("_run",)
 
@@ -385,18 +400,23 @@ class SyncJobContext(_Facts[T]):
         self._run = run
 
     def update_progress(self, value: Any) -> None:
+        """Report how far the job has come; see `JobContext.update_progress`."""
         self._run(self._twin().update_progress(value))
 
     def log(self, line: str) -> None:
+        """Add a line to the job's log."""
         self._run(self._twin().log(line))
 
     def update_data(self, data: Any) -> None:
+        """Replace the payload that a retry gets."""
         self._run(self._twin().update_data(data))
 
     def checkpoint(self, value: Any) -> None:
+        """Save how far the job has come. When it runs again, it finds the value in `last_checkpoint`."""
         self._run(self._twin().checkpoint(value))
 
     def has_children(self) -> bool:
+        """Tell whether this job has or had children."""
         return self._run(self._twin().has_children())
 
     @overload
@@ -410,22 +430,28 @@ class SyncJobContext(_Facts[T]):
     ) -> list[R | FailedChild]: ...
 
     def children(self, of: Any, *, failed: Literal["raise", "include"] = "raise") -> list[Any]:
+        """Return the results of the children that this handler or task ran; see `JobContext.children`."""
         return self._run(self._twin().children(of, failed=failed))
 
     def children_values(self) -> dict[str, Any]:
+        """Return the results of all children by id; see `JobContext.children_values`."""
         return self._run(self._twin().children_values())
 
     def failed_children(self) -> dict[str, str]:
+        """Return the errors by id of children that failed; see `JobContext.failed_children`."""
         return self._run(self._twin().failed_children())
 
     def add_children(self, children: "Sequence[Node]", *, on_failure: "Policy" = "fail") -> None:
+        """Add children to this job while it runs; see `JobContext.add_children`."""
         self._run(self._twin().add_children(children, on_failure=on_failure))
 
     def wait_for_children(self, children: "Sequence[Node]" = (), *, on_failure: "Policy" = "fail") -> None:
+        """Wait until all children have ended, including the new ones given here; see `JobContext.wait_for_children`."""
         self._run(self._twin().wait_for_children(children, on_failure=on_failure))
 
     @property
     def last_checkpoint(self) -> Any:
+        """What an earlier attempt saved with `checkpoint`, or None."""
         return self._twin().last_checkpoint
 
     @property
@@ -456,7 +482,7 @@ def _outcome(child: Child, runs_as: RunsAs) -> Any:
         case ChildState.COMPLETED:
             return runs_as.read(child.text or "null")
         case ChildState.OPEN:
-            raise WrongState(f"child {child.ref} has not ended: `await ctx.wait_for_children()` first")
+            raise WrongState(f"child {child.ref} has not ended; call `await ctx.wait_for_children()` first")
         case ChildState.IGNORED | ChildState.FAILED:
             return FailedChild(
                 queue=child.ref.queue, id=child.ref.id, name=child.name, reason=child.text or "no reason is known"

@@ -1,38 +1,38 @@
-"""Every error that Toril raises, split by what the caller should do.
+"""The errors that Toril raises, grouped by what you should do about them.
 
 ::
 
     TorilError
-    ├── UsageError            mend the call
-    │   ├── InvalidName         a queue, job or worker name, or an id, that cannot be used
-    │   ├── InvalidOption       an option outside its range
-    │   ├── NotSerializable     a payload or result that JSON cannot carry faithfully
+    ├── UsageError            correct the call
+    │   ├── InvalidName         a name or id that cannot be used
+    │   ├── InvalidOption       an option with a value that is not allowed
+    │   ├── NotSerializable     a payload or result that JSON cannot represent exactly
     │   ├── InvalidPayload      a payload that is not of the declared type
-    │   ├── PayloadTooLarge
-    │   ├── UnknownQueue
-    │   ├── WrongState          the job is not in a state that allows this
-    │   ├── NotFound
+    │   ├── PayloadTooLarge     a payload above the size limit
+    │   ├── UnknownQueue        a queue that the app does not declare
+    │   ├── WrongState          the job is in a state that does not allow this
+    │   ├── NotFound            there is no such job, schedule, worker or dead letter
     │   └── Closed              used before it was opened, or after it was closed
-    ├── EngineUnavailable     try again: it is not known to have happened
+    ├── EngineUnavailable     try again: it is unknown whether the call took effect
     │   ├── EngineFull          the store has no room
-    │   ├── EngineRefused       the store does not let us in, or is not what the URL says
-    │   ├── QueueFull           the queue holds as many waiting jobs as it may
+    │   ├── EngineRefused       the store denies access, or is not what the URL says
+    │   ├── QueueFull           the queue has as many waiting jobs as it may have
     │   ├── CallTooLate         a later call of the same sender has been answered
     │   └── AddUncertain        it may be stored; too few replicas have confirmed it
     ├── EngineUnusable        stop: corrupt, newer schema, unsafe settings
-    ├── PartialAdd            a large add stopped half-way; names what is stored
-    ├── ResultGone            the job ended, its result was not kept
-    ├── JobFailed             the job whose result was awaited has failed
-    ├── Undecodable           what is stored is not what it should be
+    ├── PartialAdd            a large add stopped halfway; lists what was stored
+    ├── ResultGone            the job has ended, its result was not kept
+    ├── JobFailed             the job whose result was awaited failed
+    ├── Undecodable           stored data cannot be read
     └── HandlerError          raised in handlers, to say what should become of the job
-        ├── PermanentError      do not try again
-        │   └── ChildrenFailed  children whose results were asked for have failed
-        ├── TransientError      try again, not before `retry_after`
+        ├── PermanentError      do not retry
+        │   └── ChildrenFailed  some of the children whose results were asked for failed
+        ├── TransientError      retry, but not before `retry_after`
         ├── Snooze              run again later; no attempt is spent
-        ├── RateLimited         nothing of the queue starts for a while; no attempt is spent
-        ├── Resting             it waits for its children; raised by `ctx.wait_for_children`, to be let through
-        ├── JobCancelled        it was asked to stop
-        └── LeaseLost           it is another's by now
+        ├── RateLimited         start nothing of the queue for a while; no attempt is spent
+        ├── Resting             the job waits for its children; let this error through
+        ├── JobCancelled        the job was cancelled
+        └── LeaseLost           another worker may be running the job
 
 A lost lease and a taken id are answers, not errors: see `toril.model`.
 """
@@ -94,81 +94,83 @@ def preview(value: object) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """What an error says, or its type where it says nothing or cannot."""
+    """What an error says, or its type if it says nothing."""
     kind = type(error).__name__
     try:
         return str(error) or kind
     except BaseException:  # another's `__str__` may raise anything, and must not end a worker
-        return f"{kind} (its message could not be made)"
+        return f"{kind} (its message cannot be read)"
 
 
 class TorilError(Exception):
-    """The root of every error that Toril raises."""
+    """The base class of every error that Toril raises."""
 
 
 class UsageError(TorilError):
-    """The call is wrong and will stay wrong: mend it."""
+    """The call is wrong. Sending it again will not help: correct it."""
 
 
 class InvalidName(UsageError, ValueError):
-    """A name or id that cannot be used; the message says which rule it breaks."""
+    """A name or id that cannot be used. The message says which rule it breaks."""
 
 
 class InvalidOption(UsageError, ValueError):
-    """An option outside its range; the message gives the range."""
+    """An option with a value that is not allowed. The message says which values are."""
 
 
 class NotSerializable(UsageError, TypeError):
-    """A value that JSON cannot carry faithfully; the message names the path to it."""
+    """A value that JSON cannot represent exactly. The message gives the path to it."""
 
 
 class InvalidPayload(UsageError, ValueError):
-    """A payload that is not of the type its handler declares; the message names the field."""
+    """A payload that is not of the type its handler declares. The message names the field."""
 
 
 class PayloadTooLarge(UsageError, ValueError):
-    """A payload over the limit, refused before anything was sent."""
+    """A payload above the size limit. Nothing was sent."""
 
 
 class UnknownQueue(UsageError, LookupError):
-    """A queue that was never declared."""
+    """A queue that the app does not declare."""
 
 
 class WrongState(UsageError):
-    """The job is in a state that does not allow this; the message names the state."""
+    """The job is in a state that does not allow this. The message names the state."""
 
 
 class NotFound(UsageError, LookupError):
-    """No such job, schedule or dead letter."""
+    """There is no such job, schedule, worker or dead letter."""
 
 
 class Closed(UsageError):
-    """Used before it was opened, or after it was closed."""
+    """The store was used before it was opened, or after it was closed."""
 
 
 class EngineUnavailable(TorilError):
-    """The store did not answer: what was asked is not known to have happened. Send the same call again."""
+    """The store did not answer, so it is unknown whether the call took effect. Try again."""
 
 
 class EngineFull(EngineUnavailable):
-    """The store has no room; nothing was written."""
+    """The store has no room. Nothing was written."""
 
 
 class EngineRefused(EngineUnavailable):
-    """The store does not let us in, cannot be trusted, or is not what the URL says: mend that, then try again."""
+    """The store denies access, cannot be trusted, or is not what the URL says. Correct that, then try again."""
 
 
 class QueueFull(EngineUnavailable):
-    """The queue holds as many waiting jobs as it may; nothing was written."""
+    """The queue or group has as many waiting jobs as it may have. Nothing was written; try again later."""
 
 
 class CallTooLate(EngineUnavailable):
-    """A later call of the same sender has been answered: this one will have no effect any more."""
+    """A later call of the same sender has already been answered, so this one has no effect."""
 
 
 class AddUncertain(EngineUnavailable):
-    """The jobs of these ids may be stored, but too few replicas have said in time that they have them too. Adding again
-    with the same id is safe: it finds the job, or stores it."""
+    """The jobs with these `job_ids` may be stored, but too few replicas confirmed them in time.
+
+    It is safe to add them again with the same ids.
+    """
 
     def __init__(self, message: str, *, job_ids: Sequence[str]) -> None:
         super().__init__(message)
@@ -176,11 +178,11 @@ class AddUncertain(EngineUnavailable):
 
 
 class EngineUnusable(TorilError):
-    """The store must not be used as it is; the message says what to do."""
+    """The store cannot be used as it is. The message says what to do."""
 
 
 class PartialAdd(TorilError):
-    """A large add stopped half-way: `stored` names the ids that are in the queue."""
+    """A large add stopped halfway. `stored` has the ids of the jobs that were stored."""
 
     def __init__(self, message: str, *, stored: Sequence[str]) -> None:
         super().__init__(message)
@@ -188,15 +190,15 @@ class PartialAdd(TorilError):
 
 
 class ResultGone(TorilError):
-    """The job ended and its result was not kept; give `result_ttl` to keep it."""
+    """The job has ended, but its result was not kept. Add the job with `result_ttl` to keep it."""
 
 
 class Undecodable(TorilError):
-    """Stored text that is not what it should be. A job with such data fails with this reason; it never loops."""
+    """Stored data cannot be read. A job with such data fails with this error, at once."""
 
 
 class JobFailed(TorilError):
-    """The job whose result was awaited has failed, for `reason`."""
+    """The job whose result you awaited failed, for `reason`."""
 
     def __init__(self, message: str, *, job_id: str, reason: str) -> None:
         super().__init__(message)
@@ -205,16 +207,15 @@ class JobFailed(TorilError):
 
 
 class HandlerError(TorilError):
-    """The root of what handlers raise to say what should become of their job."""
+    """The base class of the errors that a handler raises to say what should become of its job."""
 
 
 class PermanentError(HandlerError):
-    """Trying again will not help: the job fails at once, with whatever attempts it had left."""
+    """Retrying will not help: the job fails at once, whatever attempts it has left."""
 
 
 class ChildrenFailed(PermanentError):
-    """Children whose results were asked for have failed, and the job goes on in spite of that. `failed` has them, as
-    `FailedChild`."""
+    """Raised by `ctx.children` if some of the children failed. `failed` has a `FailedChild` for each of them."""
 
     def __init__(self, message: str, *, failed: Sequence[object] = ()) -> None:
         super().__init__(message)
@@ -222,7 +223,7 @@ class ChildrenFailed(PermanentError):
 
 
 class TransientError(HandlerError):
-    """It may work later: the job is tried again, and not before `retry_after` has passed, if that is given."""
+    """Retrying may help: the job is retried, but not before `retry_after` if that is given."""
 
     def __init__(self, message: str = "", *, retry_after: "Duration | None" = None) -> None:
         super().__init__(message)
@@ -238,8 +239,8 @@ class Snooze(HandlerError):
 
 
 class RateLimited(HandlerError):
-    """Whom the job called has had enough: nothing of its queue starts for `seconds`, anywhere. The job itself keeps its
-    place at the front, and no attempt is spent."""
+    """A service that the job calls has refused it: no job of the queue starts for `seconds`, in any process. The job
+    keeps its place at the front, and no attempt is spent."""
 
     def __init__(self, seconds: "Duration", message: str = "") -> None:
         super().__init__(message or f"rate limited for {seconds}")
@@ -247,15 +248,16 @@ class RateLimited(HandlerError):
 
 
 class Resting(HandlerError):
-    """The job waits for its children, and its handler will be called again when they have ended. Let it through."""
+    """Ends a handler whose job waits for its children; it is called again once they have ended. Let this error
+    through."""
 
     def __init__(self, parked: object) -> None:
-        super().__init__("the job waits for its children")
+        super().__init__("the job is waiting for its children")
         self.parked = parked
 
 
 class JobCancelled(HandlerError):
-    """The job was asked to stop, for `reason`. `job_id` is that of a job whose result was awaited."""
+    """The job was cancelled, for `reason`. `job_id` is set if you awaited its result."""
 
     def __init__(self, reason: str | None = None, *, job_id: str | None = None) -> None:
         self.reason = reason or "No reason provided"
@@ -264,4 +266,4 @@ class JobCancelled(HandlerError):
 
 
 class LeaseLost(HandlerError):
-    """The attempt went on for too long without a sign of life: the job is another's by now."""
+    """This attempt has lost its lease, so another worker may be running the job."""

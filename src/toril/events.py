@@ -1,4 +1,4 @@
-"""What happens in this process, for whoever wants to hear of it. A listener that fails changes nothing."""
+"""Events of this process, and their listeners."""
 
 import asyncio
 import inspect
@@ -54,8 +54,8 @@ EventName: TypeAlias = Literal[
 ]
 
 # The error of a `stalled` that is the last: the job has failed, or it was to be cancelled anyway.
-STALLED_OUT: Final = "stalled once more than it may, and was ended"
-_CANCELLED: Final = "was asked to stop when its worker was lost, and is cancelled"
+STALLED_OUT: Final = "stalled too often, so it failed"
+_CANCELLED: Final = "was cancelled: its worker died after it was asked to stop"
 
 _NAMES: Final = get_args(EventName)
 _log = logging.getLogger("toril")
@@ -63,9 +63,12 @@ _log = logging.getLogger("toril")
 
 @fast_frozen_kw
 class JobEvent:
-    """Something that happened to a job here. `duration` and `delay` are seconds; `attempt` counts from 1, and is 0
-    before it. `detail` is the progress, a result's summary, or the traceback of what went wrong. A failed attempt says
-    how many there may be at most; a job that completed because it was skipped says why."""
+    """Something that happened to a job in this process.
+
+    `duration` and `delay` are seconds. `attempt` counts from 1, and is 0 before the first. `detail` is the progress, a
+    summary of the result, or the traceback. `max_attempts` comes with failed attempts; `skipped` says why a completed
+    job was skipped.
+    """
 
     queue: str
     job_id: str
@@ -84,7 +87,7 @@ class JobEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerEvent:
-    """Something that happened to a worker, to a queue, or to what both stand on."""
+    """Something that happened to a worker, a queue or the store."""
 
     worker: str | None = None
     queue: str | None = None
@@ -115,7 +118,7 @@ Listener: TypeAlias = Callable[[Any], Any]
 
 
 class Events:
-    """Listeners by the name of what they listen for."""
+    """Listeners by event name."""
 
     def __init__(self) -> None:
         self._listeners: dict[str, list[Listener]] = {}
@@ -124,23 +127,24 @@ class Events:
         self.failures = 0
 
     def on(self, name: EventName, listener: Listener) -> None:
+        """Call `listener` with each event of this name. Raises `InvalidOption` if there is no such event."""
         if name not in _NAMES:
-            raise InvalidOption(f"there is no event {preview(name)}; there are {', '.join(_NAMES)}")
+            raise InvalidOption(f"unknown event {preview(name)}; the events are {', '.join(_NAMES)}")
         if not callable(listener):
             raise TypeError(f"a listener must be callable, not {preview(listener)}")
         self._listeners.setdefault(name, []).append(listener)
 
     @property
     def any(self) -> bool:
-        """Whether anyone listens for anything."""
+        """Whether there are any listeners."""
         return bool(self._listeners)
 
     def wanted(self, name: EventName) -> bool:
-        """Whether anyone listens; if not, the event need not be made."""
+        """Whether anyone listens to this event; if not, it need not be created."""
         return name in self._listeners
 
     def emit(self, name: EventName, event: JobEvent | WorkerEvent) -> None:
-        """Tell everyone, in the order in which they asked. Coroutines run on their own."""
+        """Call all listeners, in the order in which they were added. Coroutines run as tasks."""
         for listener in self._listeners.get(name, ()):
             try:
                 answer = listener(event)
@@ -150,7 +154,7 @@ class Events:
                 self._failed(name)
 
     def paused(self, queue: str, *, now: bool, worker: str | None = None) -> None:
-        """A queue is seen to be paused, or not to be: told when that is news in this process."""
+        """Emit `paused` or `resumed` if this is news in this process."""
         if self._paused.get(queue, False) is not now:
             self._paused[queue] = now
             self.emit("paused" if now else "resumed", WorkerEvent(worker=worker, queue=queue))
@@ -171,7 +175,7 @@ class Events:
         _log.exception("a listener failed", extra={"event": name})
 
     async def settle(self, seconds: float) -> None:
-        """Give listeners that are still at it on this loop so long to end."""
+        """Give listeners that are still running on this loop this long to finish."""
         here = [task for task in tuple(self._tasks) if task.get_loop() is asyncio.get_running_loop()]
         if here:
             await asyncio.wait(here, timeout=seconds)

@@ -1,4 +1,4 @@
-"""Jobs that wait for other jobs: how one says so, and how they look from above."""
+"""Flows: jobs that wait for other jobs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ from toril.model import (
 )
 from toril.model.states import State
 from toril.operate.lookup import find_job, find_linked_job
-from toril.queue import PreparedJob
+from toril.queue import PreparedJob, added_job
 from toril.runtime.services import Services
 from toril.store.engine import Store
 
@@ -37,13 +37,13 @@ SHOWN: Final = 100  # children of one job that a tree shows, if nobody says othe
 
 @dataclass(frozen=True, slots=True)
 class Flow(Generic[R]):
-    """A job and those that it waits for.
+    """A job and the children that it waits for.
 
     Args:
         job: The job, made by `task.new(…)` or `queue.new(…)`.
         children: The jobs that it waits for, each of which may be a `Flow`.
-        on_failure: What its own failure does to the job that waits for it: `"fail"` it too (the default), have it
-            `"continue"` at once, `"ignore"` or `"remove"` the failure, or `"wait"` until this job was run again.
+        on_failure: What happens to this job's parent if this job fails: `"fail"` it too (the default), let it
+            `"continue"` at once, `"ignore"` or `"remove"` the failure, or `"wait"` until this job has been run again.
     """
 
     job: PreparedJob[R]
@@ -52,12 +52,12 @@ class Flow(Generic[R]):
 
     def __post_init__(self) -> None:
         if not isinstance(self.job, PreparedJob):
-            raise InvalidOption(f"a job of a flow is queue.new(…), not {preview(self.job)}")
+            raise InvalidOption(f"a Flow's job must be queue.new(…), not {preview(self.job)}")
         if not isinstance(self.children, list | tuple):
-            raise InvalidOption(f"the children of a job are a list, not {preview(self.children)}")
+            raise InvalidOption(f"children must be a list of jobs, not {preview(self.children)}")
         for each in self.children:
             if not isinstance(each, PreparedJob | Flow):
-                raise InvalidOption(f"a child is queue.new(…) or a Flow(…), not {preview(each)}")
+                raise InvalidOption(f"each child must be queue.new(…) or Flow(…), not {preview(each)}")
         if self.on_failure is not None:
             policy_of(self.on_failure)
 
@@ -67,23 +67,28 @@ Node: TypeAlias = PreparedJob[Any] | Flow[Any]
 
 
 def chain(*jobs: *tuple[*tuple[Node, ...], PreparedJob[N] | Flow[N]]) -> Flow[N]:
-    """One after the other: each reads what the one before it returned, with `ctx.children(handler)`. Only the first can
-    have children of its own."""
+    """Run jobs one after the other. Each reads the result of the one before it with `ctx.children(handler)`.
+
+    Only the first job can have children of its own.
+    """
     if not jobs:
-        raise InvalidOption("a chain needs a job")
+        raise InvalidOption("a chain needs at least one job")
     nodes: list[Node] = list(jobs)
     flow = _as_flow(nodes[0])
     for job in nodes[1:]:
         following = _as_flow(job)
         if following.children:
-            raise InvalidOption("in a chain only the first job can have children: they could not wait for the others")
+            raise InvalidOption(
+                "in a chain only the first job can have children, because the children of the others could not wait "
+                "for it"
+            )
         flow = replace(following, children=[flow])
     return flow
 
 
 def gather(jobs: Sequence[Node], *, then: PreparedJob[N], on_failure: Policy | None = None) -> Flow[N]:
-    """All of these beside each other, and `then` when the last of them has ended. `on_failure` is for those that do not
-    say themselves what their failure does."""
+    """Run jobs side by side, and `then` once all of them have ended. `on_failure` applies to all of them that do not
+    set it themselves."""
     children = [each if on_failure is None else _with(each, policy_of(on_failure)) for each in jobs]
     return Flow(then, children)
 
@@ -100,7 +105,7 @@ def _as_flow(each: object) -> Flow[Any]:
         return each
     if isinstance(each, PreparedJob):
         return Flow(each)
-    raise InvalidOption(f"a job of a flow is queue.new(…) or a Flow(…), not {preview(each)}")
+    raise InvalidOption(f"each job of a flow must be queue.new(…) or Flow(…), not {preview(each)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +135,7 @@ def _places(
     seen = set[JobRef]() if parent is None else {parent}
     for place in places:
         if place.node.ref in seen:
-            raise InvalidOption(
-                f"job {place.node.ref} is in the flow twice: ids are unique, and no job waits for itself"
-            )
+            raise InvalidOption(f"job {place.node.ref} occurs twice in the flow; give each job an id of its own")
         seen.add(place.node.ref)
     return places
 
@@ -141,7 +144,7 @@ def _walk(
     flow: Flow[Any], name: Callable[[], str], parent: JobRef | None, above: tuple[JobRef, ...], default: OnFailure
 ) -> Iterator[_PlannedNode]:
     if len(above) >= MAX_DEPTH:
-        raise InvalidOption(f"a flow is at most {MAX_DEPTH} jobs deep")
+        raise InvalidOption(f"a flow can be at most {MAX_DEPTH} levels deep")
     job = flow.job.job if flow.job.job.id is not None else replace(flow.job.job, id=name())
     policy = default if flow.on_failure is None else policy_of(flow.on_failure)
     node = FlowNode(queue=flow.job.queue.name, job=job, parent=parent, on_failure=policy, waits=bool(flow.children))
@@ -152,9 +155,12 @@ def _walk(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowTree:
-    """A job and its children, as they stand. `state` is None for a job that has ended and is gone; then `known` is what
-    its parent knows of it. `ending` tells a failed job from a cancelled one, `dead_letter` names the letter that a
-    job is. `children` may be fewer than there are: `family` counts them all."""
+    """A job and its children, as they stand.
+
+    `state` is None if the job has ended and is gone; then `known` is what its parent knows of it, and `text` its result
+    or error. `ending` tells failed jobs from cancelled ones, and `dead_letter` is the id of the dead letter. `children`
+    may be incomplete; `family` counts all of them.
+    """
 
     queue: str
     id: str
@@ -169,7 +175,7 @@ class FlowTree:
 
 
 class Flows:
-    """Adds flows, and looks at them."""
+    """Adds and reads the flows of an app."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -185,7 +191,7 @@ class Flows:
         """See `App.flow`."""
         top = Flow(job, children) if isinstance(job, PreparedJob) else job
         if children and isinstance(job, Flow):
-            raise InvalidOption("a Flow(…) has its children already")
+            raise InvalidOption("give the children in Flow(…) or as the second argument, not both")
         default = policy_of(on_failure)
         top = replace(_as_flow(top), children=[_with(child, default) for child in _as_flow(top).children])
         above = None if parent is None else JobRef(parent.queue.name, parent.id)
@@ -216,7 +222,7 @@ class Flows:
             await self._add_part(part, answers, following, closed, held)
             held = following
             left_out |= {place.node.ref for place in part if not place.above and _was_there(answers, place)}
-        return [place.planned.queue.made(place.planned, answers[place.node.ref]) for place in places if not place.above]
+        return [added_job(place.planned, answers[place.node.ref]) for place in places if not place.above]
 
     async def _refuse_to_resume(self, top: FlowNode) -> None:
         """A flow that was stored in part does not go on with children that nobody can tell from those it has."""
@@ -228,8 +234,8 @@ class Flows:
         )
         if answer.outcome is AddOutcome.ADDED:
             raise WrongState(
-                f"the flow of job {top.ref} is stored in part, and goes on only if each job of it has a job_id; what "
-                "has not started of it is taken back in ten minutes"
+                f"the flow of job {top.ref} was stored in part and can be completed only if each of its jobs has a "
+                "job_id; jobs that have not started are removed in ten minutes, then add it again"
             )
 
     async def _add_part(
@@ -254,7 +260,7 @@ class Flows:
                 )
                 for queue in dict.fromkeys(ref.queue for ref in before):
                     await self._services.store.prune(queue)
-                error.add_note("what was stored of the flow, and has not started, is taken back")
+                error.add_note("the jobs of the flow that were stored and have not started are removed again")
             raise
         answers |= {node.ref: answer for node, answer in zip(nodes, added, strict=True)}
 

@@ -1,4 +1,4 @@
-"""The registry: which function runs which job, with which payload and options."""
+"""Handlers: which function runs which job, with which payload and options."""
 
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from toril.client.priorities import MixedPriorities
 from toril.codec.encoding import Serializer, Undecodable
 from toril.codec.payload import Payload, payload_for, result_for
 from toril.errors import InvalidName, InvalidOption, InvalidPayload, PermanentError, UsageError, preview
@@ -17,6 +18,7 @@ from toril.policy.retry import Retry
 
 if TYPE_CHECKING:
     from toril.context import AnyHandler
+    from toril.job import Job
 
 __all__ = [
     "Executor",
@@ -38,7 +40,7 @@ _EXECUTORS = ("auto", "loop", "thread", "process")
 
 @dataclass(frozen=True)
 class Handler:
-    """A function and how it wants to be run. It can still be called as the function that it is."""
+    """A function and how it is to be run. It can still be called as the function that it is."""
 
     fn: Function
     timeout: int | None = None
@@ -75,18 +77,18 @@ def handler(
     raw: bool = False,
     breaker: Breaker | None = None,
 ) -> F:
-    """Options of one handler, for use as a mapping's value: `{"send": handler(send, timeout="30s")}`. To the type
-    checker it is still the function.
+    """Give one handler options of its own: `{"send": handler(send, timeout="30s")}`. Type checkers still see the
+    function.
 
     Args:
         fn: The function.
-        timeout: How long an attempt may take, in place of what the queue says.
-        retry: How its jobs are tried again, in place of what the queue says.
-        executor: Where it runs: `"auto"` has coroutines run on the loop and plain functions in threads; `"process"` has
-            a plain function run in a child process.
-        aliases: Further names of jobs that it runs.
-        raw: Hand over the `Job` in place of a context.
-        breaker: A circuit breaker of its own.
+        timeout: Stop an attempt that takes longer than this, in place of the queue's `timeout`.
+        retry: How its jobs are retried, in place of the queue's `retry`.
+        executor: Where it runs. `"auto"` runs coroutines on the event loop and plain functions in threads; `"process"`
+            runs a plain function in a child process.
+        aliases: Further job names that it handles.
+        raw: Pass the `Job` to the function, in place of a context.
+        breaker: A circuit breaker, in place of the queue's.
     """
     made = replace(
         _as_handler(fn),
@@ -102,12 +104,14 @@ def handler(
 
 
 def only_if(predicate: Callable[[], bool], reason: str) -> Callable[[F], F]:
-    """Run the handler only while `predicate()` holds; else the job completes at once as skipped, for `reason`, which is
-    logged in place of "job completed". `{job}` in it stands for the job's name."""
+    """Run the handler only while `predicate()` is true; otherwise its jobs complete at once as skipped.
+
+    `reason` is logged for each skipped job; `{job}` in it is replaced by the job's name.
+    """
     if not callable(predicate) or inspect.iscoroutinefunction(predicate):
-        raise TypeError(f"a predicate must be a plain function without arguments, not {preview(predicate)}")
+        raise TypeError(f"predicate must be a plain function without arguments, not {preview(predicate)}")
     if not isinstance(reason, str):
-        raise TypeError(f"a reason to skip a job must be a string, not {preview(reason)}")
+        raise TypeError(f"reason must be a string, not {preview(reason)}")
 
     def wrap(fn: F) -> F:
         return cast("F", replace(_as_handler(fn), runs_if=predicate, skip_reason=reason))
@@ -130,12 +134,12 @@ class RegisteredHandler:
             return value
         value.close()
         raise PermanentError(
-            f"the handler of {self.name!r} returned a coroutine, which nobody awaits: make it `async def`, or await it"
+            f"the handler of {self.name!r} returned a coroutine that nothing awaits; make it `async def`, or await it"
         )
 
 
 class Registry:
-    """The handlers of one queue, by their names on the wire."""
+    """The handlers of one queue by job name, and what else its workers call or watch for it."""
 
     def __init__(self, queue: str, serializer: Serializer | None = None) -> None:
         self._queue = queue
@@ -144,6 +148,8 @@ class Registry:
         self._names: dict[Hashable, str] = {}
         self._otherwise: str | None = None
         self._plain: Payload = payload_for(Any, serializer=serializer)
+        self.lease_lost_hooks: list[tuple[Callable[..., Any], Callable[[Job[Any]], bool] | None]] = []
+        self.priorities = MixedPriorities(queue)
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries
@@ -221,8 +227,8 @@ class Registry:
         _check(made)
         if made.executor == "process" and self._serializer is not None:
             raise InvalidOption(
-                f"{_called(made)!r} cannot run in a process of its own: queue {self._queue!r} has a serializer, "
-                "which stays behind; use executor='thread'"
+                f"{_called(made)!r} cannot have executor='process': queue {self._queue!r} has a serializer, "
+                "which cannot be sent to another process; use executor='thread'"
             )
         name = check_job_name(name)
         payload, result = _types(made)
@@ -265,7 +271,7 @@ class Registry:
     def name_of(self, fn: Function) -> str:
         """The name on the wire of a registered function."""
         if not callable(fn):
-            raise InvalidName(f"a job is added by its name, a string, or by its handler, not by {preview(fn)}")
+            raise InvalidName(f"job must be a handler or the name of one, not {preview(fn)}")
         known = self._names.get(_key(_as_handler(fn).fn))
         if known is None:
             raise UsageError(
@@ -283,7 +289,7 @@ def own_name(fn: Any) -> str:
     """The name that a function has by itself, and jobs that are added for it."""
     name = getattr(_innermost(_as_handler(fn).fn), "__name__", None)
     if not isinstance(name, str) or name in {"<lambda>", "__call__"}:
-        raise TypeError(f"{preview(fn)} has no name of its own; register it in a mapping of names to functions")
+        raise TypeError(f"{preview(fn)} has no name; pass handlers as a mapping of names to functions")
     return name
 
 
@@ -326,11 +332,11 @@ def _check(made: Handler) -> None:
         raise TypeError(f"a handler must be a function, not {preview(fn)}")
     inner = _innermost(fn)
     if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
-        raise TypeError(f"a handler must return its result, and {_called(fn)!r} is a generator")
+        raise TypeError(f"a handler must return its result, but {_called(fn)!r} is a generator")
     try:
         inspect.signature(fn).bind(None)
     except (TypeError, ValueError):  # a builtin may have no signature at all
-        raise TypeError(f"a handler takes one argument, its context, and {_called(fn)!r} does not") from None
+        raise TypeError(f"a handler must take one argument, its context; {_called(fn)!r} does not") from None
     if made.retry is not None and not isinstance(made.retry, Retry):
         raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {preview(made.retry)}")
     if type(made.raw) is not bool:
@@ -345,17 +351,25 @@ def _check_executor(made: Handler) -> None:
     if executor not in _EXECUTORS:
         raise InvalidOption(f"executor must be one of {', '.join(_EXECUTORS)}, not {preview(executor)}")
     if executor in {"thread", "process"} and made.is_async:
-        raise InvalidOption(f"{name!r} is async and runs on the loop; executor={executor!r} is for plain functions")
+        raise InvalidOption(
+            f"{name!r} is async and runs on the event loop; executor={executor!r} is for plain functions"
+        )
     if executor == "loop" and not made.is_async:
-        raise InvalidOption(f"{name!r} is a plain function and would block the loop; use executor='thread'")
+        raise InvalidOption(f"{name!r} is a plain function and would block the event loop; use executor='thread'")
     if executor != "process":
         return
     if made.raw:
-        raise InvalidOption(f"{name!r} cannot be raw and run in a process of its own: the Job stays behind")
+        raise InvalidOption(
+            f"{name!r} cannot be raw and have executor='process': a Job cannot be sent to another process"
+        )
     if inspect.ismethod(made.fn) and not inspect.isclass(made.fn.__self__):
-        raise InvalidOption(f"{name!r} cannot run in a process of its own: it is a method, and its object stays behind")
+        raise InvalidOption(
+            f"{name!r} cannot have executor='process': it is a method, and its object cannot be sent to another process"
+        )
     if "<" in getattr(made.fn, "__qualname__", "<"):  # <locals>, <lambda>, or no name at all
-        raise InvalidOption(f"{name!r} cannot run in a process of its own: define it at the top of a module")
+        raise InvalidOption(
+            f"{name!r} cannot have executor='process' unless it is defined at the top level of a module"
+        )
 
 
 def _types(made: Handler) -> tuple[object, object]:
@@ -364,7 +378,9 @@ def _types(made: Handler) -> tuple[object, object]:
     try:
         hints = get_type_hints(inner)
     except NameError as error:
-        raise UsageError(f"the annotations of {_called(made)!r} name {error.name!r}, which cannot be found") from None
+        raise UsageError(
+            f"the annotations of {_called(made)!r} refer to {error.name!r}, which is not defined"
+        ) from None
     except (SyntaxError, TypeError, AttributeError) as error:
         raise UsageError(f"the annotations of {_called(made)!r} cannot be read: {error}") from None
     result = hints.pop("return", Any)
@@ -383,11 +399,11 @@ def _check_context(made: Handler, context: object) -> None:
     name = getattr(context, "__name__", "")
     if name == "JobContext" and not made.is_async:
         raise InvalidOption(
-            f"{_called(made)!r} is a plain function and cannot await what a JobContext does; "
-            "make it `async def`, or annotate it with SyncJobContext"
+            f"{_called(made)!r} is a plain function and cannot await the methods of a JobContext; "
+            "make it `async def`, or annotate its context as SyncJobContext"
         )
     if name == "SyncJobContext" and made.is_async:
         raise InvalidOption(
-            f"{_called(made)!r} is `async def`, and the calls of a SyncJobContext are for plain functions; "
-            "annotate it with JobContext, or make it a plain function"
+            f"{_called(made)!r} is `async def`, but the methods of a SyncJobContext block; "
+            "annotate its context as JobContext, or make it a plain function"
         )

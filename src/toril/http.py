@@ -1,4 +1,4 @@
-"""`raise_for_status`: what a response's status means for the job."""
+"""`raise_for_status`: turns an HTTP response into the right error for a job."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -19,8 +19,8 @@ _IN_MILLISECONDS: Final = ("retry-after-ms", "x-retry-after-ms")
 def judge_status(
     status: int, headers: Mapping[str, str], *, now: int, what: str = "the request"
 ) -> PermanentError | TransientError | None:
-    """The error that a handler should raise for this status, or None for success: 429 and 5xx are worth another
-    attempt, everything else that is not 2xx is not."""
+    """The error that a handler should raise for this status; None for 2xx. 429 and 5xx are retried, anything else is
+    not."""
     if 200 <= status < 300:
         return None
     if status == 429:
@@ -32,8 +32,8 @@ def judge_status(
 
 
 def retry_after(headers: Mapping[str, str], *, now: int) -> float | None:
-    """The seconds for which a service asks to be left alone, whether it says so in seconds, in milliseconds or by a
-    date; None where it does not, or cannot be understood."""
+    """How many seconds the service asks to wait, given in seconds, milliseconds or as a date; None if it does not say,
+    or not legibly."""
     known = {name.lower(): value for name, value in headers.items()}
     for name in _IN_MILLISECONDS:
         wait = _number(known.get(name), 0.001)
@@ -70,12 +70,15 @@ def _until(text: str | None, now: int) -> float | None:
 
 
 def raise_for_status(response: Any) -> None:
-    """Raise `PermanentError` or `TransientError` unless the response is a success. It may be of httpx, requests,
-    aiohttp, urllib or anything else with a status and headers."""
+    """Raise `TransientError` for a 429 or 5xx response, respecting its `Retry-After`, and `PermanentError` for any
+    other that is not 2xx.
+
+    Works with responses of httpx, requests, aiohttp, urllib and anything else with a status and headers.
+    """
     status = getattr(response, "status_code", None)
     status = getattr(response, "status", None) if status is None else status
     if not isinstance(status, int) or isinstance(status, bool):
-        raise TypeError(f"a response has a status that is a number, and {type(response).__name__} has none")
+        raise TypeError(f"expected a response with a numeric status, not {type(response).__name__}")
     headers = dict(getattr(response, "headers", None) or {})
     error = judge_status(status, headers, now=SYSTEM.now(), what=_shown(str(getattr(response, "url", ""))))
     if error is not None:

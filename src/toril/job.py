@@ -1,4 +1,4 @@
-"""A job as its producer, or an operator, holds it: what is known of it, and what can be done to it."""
+"""`Job`: a handle on one job, to follow it and to control it."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
@@ -45,11 +45,12 @@ _A_WHILE = 60_000  # a wait without end is made of these
 
 
 class Job(Generic[R]):
-    """One job. `added` is False if one of the same id, or deduplication key, was there already and nothing was added;
-    `outcome` says which.
+    """A job in the store: follow it, read its result, or control it.
 
-    The fields `progress`, `attempts_made`, `stalls`, `fence`, `error`, `worker`, `added_at`, `started_at` and
-    `finished_at` are as of the last `refresh()`; right after an `add` they are not known yet.
+    `id`, `name` and `data` are its id, name and payload. `added` is False if a job of the same id or deduplication key
+    already existed; `outcome` says which. The fields `progress`, `attempts_made`, `stalls`, `fence`, `error`, `worker`,
+    `added_at`, `started_at` and `finished_at` are as of the last `refresh()`. Right after an `add` they are not known
+    yet.
     """
 
     def __init__(
@@ -78,61 +79,68 @@ class Job(Generic[R]):
 
     @property
     def queue(self) -> "Queue":
+        """The queue that the job is in."""
         return self._queue
 
     @property
     def progress(self) -> Any:
+        """What the handler last reported with `ctx.update_progress`, or None."""
         return None if self._record is None else _value(self._record.progress)
 
     @property
     def attempts_made(self) -> int:
-        """How many attempts have ended, well or badly."""
+        """How many attempts have ended, whether they succeeded or failed."""
         return 0 if self._record is None else self._record.attempts_made
 
     @property
     def stalls(self) -> int:
-        """How often its worker was lost while running it."""
+        """How often the job's worker died while running it."""
         return 0 if self._record is None else self._record.stalls
 
     @property
     def fence(self) -> int:
-        """That of the start which `on_lease_lost` tells of, or which a context is of; else of the last one known."""
+        """The fence of the current or last start; it grows with each start, so that you can refuse writes of an earlier
+        one."""
         return self._fence or (0 if self._record is None else self._record.fence)
 
     @property
     def error(self) -> str | None:
-        """The reason of the last failure."""
+        """The reason of the last failure, or None."""
         return None if self._record is None or self._record.failure is None else self._record.failure.reason
 
     @property
     def dead_letter(self) -> str | None:
-        """The id of the dead letter that it is, if it has failed for good and its queue does not keep it."""
+        """The id of the dead letter, if the job failed for good and its queue does not keep it."""
         return None if self._record is None else self._record.dead_letter
 
     @property
     def metadata(self) -> Mapping[str, Any]:
+        """The fields that were added with the payload."""
         return metadata_of(None if self._record is None else self._record.metadata)
 
     @property
     def worker(self) -> str | None:
+        """The worker that runs the job or last ran it."""
         return None if self._record is None else self._record.worker
 
     @property
     def added_at(self) -> datetime | None:
-        """By the store's clock, as all times here."""
+        """When the job was added. Like all times here, it is the store's."""
         return None if self._record is None else moment(self._record.added_at)
 
     @property
     def started_at(self) -> datetime | None:
+        """When the last attempt started, or None."""
         return None if self._record is None else moment(self._record.started_at)
 
     @property
     def finished_at(self) -> datetime | None:
+        """When the job ended, or None."""
         return None if self._record is None else moment(self._record.finished_at)
 
     @property
     def record(self) -> JobRecord | None:
-        """Everything that is stored of it, as of the last `refresh()`."""
+        """Everything the store has of the job, as of the last `refresh()`."""
         row, queue = self._record, self._queue
         if row is None:
             return None
@@ -149,12 +157,14 @@ class Job(Generic[R]):
 
     @property
     def row(self) -> JobRow | None:
-        """The same as the store has it, in milliseconds: for Toril's own pages and documents."""
+        """The same as the store has it, in milliseconds; for Toril's own pages and documents."""
         return self._record
 
     async def refresh(self) -> "Job[R]":
-        """Read it anew, from its queue or from the dead letters. `NotFound` if it is gone: by default a completed job
-        leaves only its run record."""
+        """Read the job again, from its queue or from the dead letters.
+
+        Raises `NotFound` if it is gone. By default, a completed job is removed and leaves only its run record.
+        """
         row = await find_job(self._queue.store, self._queue.name, self.id)
         if row is None:
             raise NotFound(f"there is no job {self.id!r} in queue {self._queue.name!r}")
@@ -163,13 +173,16 @@ class Job(Generic[R]):
         return self
 
     async def state(self) -> State | None:
-        """Where it is now, a dead letter being `failed`; None if it is gone."""
+        """Read the job's state; None if it is gone. A dead letter is `failed`."""
         row = await find_job(self._queue.store, self._queue.name, self.id)
         return None if row is None else row.state
 
     async def result(self, timeout: Duration | None = None) -> R:
-        """What the handler returned, once it has. Raises `JobFailed`, `JobCancelled`, `TimeoutError`, or, where the job
-        has ended and its result was not kept, `ResultGone` at once."""
+        """Wait for the job to end and return its result.
+
+        Raises `JobFailed`, `JobCancelled`, `TimeoutError` after `timeout`, or at once `ResultGone` if the job has ended
+        and its result was not kept.
+        """
         most = left = None if timeout is None else milliseconds("timeout", timeout)
         store, name = self._queue.store, self._queue.name
         while True:
@@ -184,14 +197,17 @@ class Job(Generic[R]):
                 case Cancelled(reason):
                     raise JobCancelled(reason, job_id=self.id)
                 case Gone():
-                    raise ResultGone(f"job {self.id} has ended and its result was not kept; add it with result_ttl=…")
+                    raise ResultGone(
+                        f"job {self.id} has ended, but its result was not kept; add the job with result_ttl=… to keep "
+                        "it"
+                    )
                 case Pending():
                     left = None if left is None else left - wait
                     if most is not None and left is not None and left <= 0:
-                        raise TimeoutError(f"job {self.id} has not ended within {most / 1000:g} s")
+                        raise TimeoutError(f"job {self.id} did not end within {most / 1000:g} s")
 
     async def logs(self) -> list[str]:
-        """Its log lines, oldest first."""
+        """Read the job's log lines, oldest first."""
         lines: list[str] = []
         cursor: str | None = None
         where = await self._where()
@@ -203,8 +219,11 @@ class Job(Generic[R]):
                 return lines
 
     async def errors(self) -> list[AttemptError]:
-        """Why each of its attempts failed, the oldest first. The last error is whole; of the attempts before it the
-        newest 50 are kept, with the beginning of their reason and the end of their traceback."""
+        """Read why each attempt failed, oldest first.
+
+        The last error is complete. Of earlier attempts, the newest 50 are kept, with the start of their reason and the
+        end of their traceback.
+        """
         found = await self._queue.store.errors(self._queue.name, self.id, where=await self._where())
         return [
             AttemptError(
@@ -225,14 +244,19 @@ class Job(Generic[R]):
         return "dead_letters" if row is None else "queue"
 
     async def history(self) -> list[EventRecord]:
-        """What is still known to have happened to it, the oldest first: each start, failure, delay and stall, and when.
-        A queue keeps the last 10,000 events or so of all its jobs."""
+        """Read what has happened to the job, oldest first: each start, failure, delay and stall, with its time.
+
+        A queue keeps about the last 10,000 events of all its jobs.
+        """
         found = await history(self._queue.store, self._queue.name, self.id)
         return [as_record(EventRecord, event) for event in found]
 
     async def cancel(self, reason: str = "No reason provided") -> Cancelling:
-        """Stop it. `"cancelled"`: it had not started and never will; `"requested"`: it runs, and its handler is told to
-        stop. A job that has ended is refused: with `WrongState` if it is kept, else with `NotFound`."""
+        """Cancel the job. Returns `"cancelled"` if it had not started and never will, or `"requested"` if it is running
+        and its handler is told to stop.
+
+        If it has ended, raises `WrongState`, or `NotFound` if it is gone.
+        """
         store, name = self._queue.store, self._queue.name
         changed = await self._call(lambda call: store.cancel(name, [self.id], reason=reason, call=call))
         if changed.done:  # of one that runs its worker tells, once it has ended
@@ -244,8 +268,8 @@ class Job(Generic[R]):
         return "cancelled"
 
     async def remove(self) -> None:
-        """Delete it, with all that belongs to it; a dead letter is discarded. A running job cannot be removed: cancel
-        it."""
+        """Delete the job with all that belongs to it; a dead letter is discarded. Raises `WrongState` while it runs:
+        cancel it first."""
         store, name = self._queue.store, self._queue.name
         if await self._where() == "queue":
             await self._check(await self._call(lambda call: store.remove(name, [self.id], call=call)), "removed")
@@ -255,30 +279,36 @@ class Job(Generic[R]):
             raise NotFound(f"there is no job {self.id!r} in queue {name!r}")
 
     async def retry(self) -> None:
-        """Run it again after it has ended, with all its attempts: from its queue, if that keeps it, or from the dead
-        letters. Its log goes on; progress and errors begin anew. A parent that failed waits for its children that have
-        not succeeded, which run again with it."""
+        """Run the job again after it has ended, with all its attempts, whether its queue keeps it or it is a dead
+        letter.
+
+        Its log is kept; progress and errors start afresh. If it is a parent, its children that have not succeeded run
+        again first.
+        """
         from toril.operate.dead_letters import replay_job  # noqa: PLC0415 - which is made of jobs
 
         await (self._queue.retry(self.id) if self.dead_letter is None else replay_job(self._queue, self.id))
 
     async def promote(self) -> None:
-        """Do not wait for its delay any longer."""
+        """Run a delayed job now."""
         store, name = self._queue.store, self._queue.name
         await self._check(await self._call(lambda call: store.promote(name, [self.id], call=call)), "promoted")
 
     async def update_data(self, data: Any) -> None:
-        """Replace its payload, checked as in `add`."""
+        """Replace the payload, which is checked as in `add`."""
         await self._update(SetData(self.id, self._queue.handlers.encode(self.name, data)), "changed")
         self.data = data
 
     async def set_priority(self, priority: int, *, lifo: bool = False) -> None:
-        """Move it within the line; only before it starts. Lower numbers run first, and jobs without a priority (0) run
-        before all of them, unless the queue is declared with `priority_first=True`."""
+        """Change the priority of a job that has not started.
+
+        Lower numbers run first. Jobs without a priority (0) run before all of them, unless the queue is declared with
+        `priority_first=True`.
+        """
         await self._update(SetPriority(self.id, priority, lifo), "reprioritized")
 
     async def set_delay(self, delay: Duration) -> None:
-        """Let a delayed job wait for this long from now."""
+        """Make a delayed job wait for this long, counted from now."""
         await self._update(SetDelay(self.id, milliseconds("delay", delay)), "delayed")
 
     async def _call(self, make: Callable[[Call], Awaitable[T]]) -> T:

@@ -1,4 +1,4 @@
-"""For pytest, which loads this by itself: fixtures that cost nothing until a test asks for one."""
+"""The pytest plugin, loaded by pytest itself: the `toril_memory` fixture."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -15,7 +15,7 @@ __all__ = ["toril_memory"]
 
 @pytest.fixture
 def toril_memory() -> "Callable[..., AbstractAsyncContextManager[Memory]]":
-    """`toril.testing.memory`, in which a job that fails fails the test: `async with toril_memory(app) as test:`."""
+    """`toril.testing.memory`, but a job that fails also fails the test: `async with toril_memory(app) as test:`."""
     from toril.testing import memory  # noqa: PLC0415 - for those who use it
 
     return partial(memory, on_failure="raise")

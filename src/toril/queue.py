@@ -1,4 +1,4 @@
-"""`Queue`: handlers, add, reads, control; delegates to `client` and `operate`."""
+"""`Queue`: add, read and control the jobs of one queue."""
 
 import asyncio
 import copy
@@ -18,7 +18,6 @@ from toril.client.options import (
     new_job,
     subject_of,
 )
-from toril.client.priorities import MixedPriorities
 from toril.client.producer import AddBatcher, AddChunk, Item, JobTemplate, JobTemplates, PreparedJob, chunks, handles
 from toril.context import AnyHandler, HandlerOf, RawHandler, RunsAs
 from toril.errors import (
@@ -95,6 +94,7 @@ __all__ = [
     "PreparedJob",
     "Queue",
     "QueueOptions",
+    "added_job",
     "is_unhandled",
     "job_of_row",
     "meant_name",
@@ -107,8 +107,8 @@ _A_CALL: Final = 100  # jobs that are cancelled in one step
 
 
 async def meant_name(store: Store, queue: str, name: str) -> str | None:
-    """The job name that was probably meant, where no living worker has a handler for this one: None if there is no
-    such, or if nobody can tell."""
+    """The job name that was probably meant, if no living worker handles this one. None if there is no such name, or if
+    nobody can tell."""
     known = await _handled(store, queue)
     return None if known is None or name in known else near_name(name, known)
 
@@ -142,7 +142,7 @@ H = TypeVar("H", bound=AnyHandler)
 
 
 class Queue:
-    """One object a name; `app.queue(name, …)` makes it."""
+    """A queue, as declared with `app.queue(name, …)`: add jobs, look at them, and control them."""
 
     def __init__(
         self, services: Services, name: str, options: QueueOptions, check_spelling: Callable[[], None] | None = None
@@ -151,10 +151,8 @@ class Queue:
         self._name = name
         self._check_spelling = check_spelling
         self.options = options
-        self.lease_hooks: list[tuple[Callable[..., Any], Callable[[Job[Any]], bool] | None]] = []
         self.handlers = Registry(name, options.serializer)
         self.declared: dict[str, Declared] = {}
-        self.priorities = MixedPriorities(name)
         self._metadata: dict[str, Any] = {}
         self._together = AddBatcher()
         self._bound = DeclaredLimits(name, options.max_waiting, options.groups)
@@ -166,15 +164,17 @@ class Queue:
 
     @property
     def name(self) -> str:
+        """The queue's name in the store."""
         return self._name
 
     @property
     def store(self) -> Store:
+        """The open store."""
         return self.services.store
 
     @property
     def sync(self) -> "SyncQueue":
-        """This queue for code that blocks: in Django, Flask, scripts. It opens the store by itself."""
+        """This queue with blocking methods, for Django, Flask or scripts. It opens the store by itself."""
         from toril.sync import SyncQueue  # noqa: PLC0415 - it is made of this class
 
         services = SyncServices(self.services)
@@ -189,7 +189,10 @@ class Queue:
     def handler(self, *, name: str | None = None, **options: Any) -> Callable[[H], H]: ...
 
     def handler(self, fn: H | None = None, *, name: str | None = None, **options: Any) -> H | Callable[[H], H]:
-        """`@queue.handler`, or `@queue.handler(name=…, timeout=…)`: sugar for the mapping of names to functions."""
+        """Register a handler: `@queue.handler` or `@queue.handler(name=…, timeout=…)`.
+
+        The job's name is that of the function, unless you pass `name`. Takes the options of `toril.handler`.
+        """
 
         def register(function: H) -> H:
             made = handler(function, **options) if options else function
@@ -199,9 +202,11 @@ class Queue:
         return register if fn is None else register(fn)
 
     def on_lease_lost(self, fn: F, *, when: Callable[[Job[Any]], bool] | None = None) -> F:
-        """Call `fn(job)` for each job that this process has lost to another while it ran, or for those for which
-        `when(job)` is true: to put right what only half happened. What it raises is logged, and changes nothing."""
-        self.lease_hooks.append((function("on_lease_lost", fn), when))
+        """Call `fn(job)` when this process has lost a running job to another worker, to undo what it did halfway.
+
+        With `when`, only for jobs for which `when(job)` is true. Errors in `fn` are logged and change nothing.
+        """
+        self.handlers.lease_lost_hooks.append((function("on_lease_lost", fn), when))
         return fn
 
     # adding jobs
@@ -213,10 +218,9 @@ class Queue:
     def task(self, handler: RawHandler[R]) -> Task[Any, R]: ...
 
     def task(self, handler: Any) -> Task[Any, Any]:
-        """One of this queue's handlers, bound to it: what is added with it is checked against its payload by the type
-        checker too, and what comes back has the type of its result."""
+        """Bind a handler to this queue, so that type checkers know its payload and its result."""
         if not callable(handler):
-            raise InvalidOption(f"a task is made of a handler of its queue, not of {preview(handler)}")
+            raise InvalidOption(f"expected a handler of queue {self._name!r}, not {preview(handler)}")
         return Task(self, handler)
 
     @overload
@@ -229,39 +233,40 @@ class Queue:
     async def add(self, job: str, data: Any = None, **options: Unpack[AddOptions]) -> Job[Any]: ...
 
     async def add(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Job[Any]:
-        """Store one job, by its handler or by its name. Returns once it is kept.
+        """Add one job, by its handler or by its name. Returns once the store has it.
 
-        Durations are seconds, a `timedelta`, or a text such as `"10m"`.
+        Durations are seconds, a `timedelta` or a string such as `"10m"`.
 
         Args:
             job: A handler of this queue, or the name of one.
-            data: The payload, as the handler declares it.
-            delay: Start it this long from now, not sooner.
-            at: Start it at this time, not sooner: a `datetime` with a time zone.
-            priority: From 1, the most urgent, to 2,097,151; 0 is none. Jobs without a priority run before those that
-                have one, unless the queue is declared with `priority_first=True`.
-            lifo: Put it in front of the jobs that wait.
-            job_id: An id of your own. While a job of that id exists, adding it again changes nothing; once it has ended
-                and is removed, which is at once by default, the id is free. For longer than that use `once`.
-            attempts: How often it is tried in all, in place of what the queue says.
-            backoff: How long it waits between attempts: `Fixed`, `Exponential`, or the name of a strategy.
-            retry: Both at once, and for which errors: a `Retry`.
-            timeout: How long an attempt may take; then it is stopped, and tried again.
-            expires: Do not start it later than this long from now.
-            keep_completed: Keep the job after it has completed: how many of them, or a `Keep`.
-            keep_failed: The same after it has failed for good. A failed job that is not kept becomes a dead letter.
-            result_ttl: For how long `job.result()` finds what it returned.
-            metadata: Fields that travel beside the payload, as `ctx.metadata`.
-            breaker: The circuit that it hangs on, by its key.
-            subject: Whom it is about, such as a tenant: run records, search and alerts go by it.
-            group: The group that it belongs to, which takes turns with the others of the queue.
-            dedup: At most one job per key: a `Dedup`.
-            once: A key: nothing is added if a job was added under it within `for_`, whatever became of that job since.
-            for_: For how long the key of `once` is taken, such as `"1d"`.
+            data: The payload, of the type that the handler declares.
+            delay: Wait this long before starting the job.
+            at: Do not start the job before this time, a `datetime` with a time zone.
+            priority: A number from 1 (most urgent) to 2,097,151; 0 means none. Jobs without a priority run before jobs
+                with one, unless the queue is declared with `priority_first=True`.
+            lifo: Put the job in front of the jobs that are waiting.
+            job_id: An id of your own. While a job of that id exists, adding it again changes nothing. Once the job has
+                ended and is removed, which by default happens at once, the id is free again. For longer protection use
+                `once`.
+            attempts: How many attempts the job gets in all, overriding the queue's `retry`.
+            backoff: How long to wait between attempts: `Fixed`, `Exponential` or the name of a strategy.
+            retry: A `Retry`: attempts, backoff and which errors to retry, in one value.
+            timeout: Stop an attempt that takes longer than this. It counts as a failed attempt.
+            expires: Do not start the job later than this long from now.
+            keep_completed: Keep the job once it has completed: how many such jobs to keep, or a `Keep`.
+            keep_failed: The same for a job that has failed for good. If it is not kept, it becomes a dead letter.
+            result_ttl: How long `job.result()` can read the result.
+            metadata: Fields that travel with the payload; handlers read them as `ctx.metadata`.
+            breaker: The key of the circuit that the job depends on.
+            subject: What the job is about, such as a tenant. Run records, search and alerts can select by it.
+            group: The job's group, which takes turns with the other groups of the queue.
+            dedup: A `Dedup`: at most one job per key.
+            once: A key. Nothing is added if a job was added under it within `for_`, whatever has become of that job.
+            for_: How long the key of `once` stays taken, such as `"1d"`.
         """
         planned = self.new(job, data, **options)
         answer = await self._together.add(self._store, planned.job, alone=self.services.tracing is not None)
-        return (await self._kept([self.made(planned, answer)]))[0]
+        return (await self._kept([added_job(planned, answer)]))[0]
 
     @overload
     async def add_many(self, jobs: Iterable[PreparedJob[R]]) -> list[Job[R]]: ...
@@ -270,8 +275,11 @@ class Queue:
     async def add_many(self, jobs: Iterable[Item]) -> list[Job[Any]]: ...
 
     async def add_many(self, jobs: Iterable[Item]) -> list[Job[Any]]:
-        """Store many, as `(job, data)`, `(job, data, options)` or `queue.new(…)`. Up to 1,000 all or none; beyond
-        that in chunks, and `PartialAdd` names what is stored if one fails."""
+        """Add many jobs, given as `(job, data)`, `(job, data, options)` or `queue.new(…)`.
+
+        Up to 1,000 jobs are stored all or none. More are stored in chunks; if one fails, `PartialAdd` lists what was
+        stored.
+        """
         made: list[Job[Any]] = []
         sending: asyncio.Task[list[Job[Any]]] | None = None
         try:
@@ -291,7 +299,7 @@ class Queue:
             if not made:
                 raise
             stored = [job.id for job in made]
-            raise PartialAdd(f"{len(stored)} jobs are stored, the rest is not: {error}", stored=stored) from error
+            raise PartialAdd(f"{len(stored)} jobs were stored, the others were not: {error}", stored=stored) from error
 
     @overload
     def new(self, job: HandlerOf[None, R] | RawHandler[R], **options: Unpack[AddOptions]) -> PreparedJob[R]: ...
@@ -303,7 +311,7 @@ class Queue:
     def new(self, job: str, data: Any = None, **options: Unpack[AddOptions]) -> PreparedJob[Any]: ...
 
     def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> PreparedJob[Any]:
-        """A job made ready and checked, to be added later or with others. Its options are those of `add`."""
+        """Prepare and check a job without adding it, for a flow or for `add_many`. Takes the options of `add`."""
         name = self._name_of(job)
         if self.options.subject is not None and "subject" not in options:
             options["subject"] = subject_of(self.options.subject, data)
@@ -331,22 +339,25 @@ class Queue:
     async def add_and_wait(
         self, job: Any, data: Any = None, *, timeout: Duration = 30, **options: Unpack[WaitOptions]
     ) -> Any:
-        """Add a job and wait up to `timeout` for what its handler returns. Its options are those of `add`; the result
-        is kept for an hour."""
+        """Add a job, wait up to `timeout` for it to end, and return its result.
+
+        Takes the options of `add` and raises what `Job.result` raises. The result is kept for an hour unless you pass
+        `result_ttl`.
+        """
         milliseconds("timeout", timeout)  # an odd one is refused before anything is stored
         options.setdefault("result_ttl", 3600)
         return await (await self.add(job, data, **options)).result(timeout)
 
     def scoped(self, **metadata: Any) -> "Queue":
-        """The same queue for one actor, request or tenant: these fields travel beside every payload added here."""
+        """The same queue, but every job added through it gets these metadata fields, such as the user."""
         return self._with(_metadata={**self._metadata, **metadata})
 
     def as_declared(self, declaration: Declaration) -> "Queue":
-        """The same queue with what its workers declare, for programs that do not have its code: jobs that say nothing
-        else get what they would get from the application."""
+        """The same queue with the defaults that its workers declare, for programs that do not have the application's
+        code."""
         if declaration.serializer:
             raise UsageError(
-                f"queue {self._name!r} has a serializer, which is not known here: add its jobs from the application"
+                f"queue {self._name!r} has a serializer, which only the application has; add its jobs from there"
             )
         options = replace(
             self.options,
@@ -365,72 +376,76 @@ class Queue:
         data: T | None = None,
         **options: Unpack[Timing],
     ) -> None:
-        """Declare a recurring job. The workers keep it in the store from their next boot on, and remove it once it is
-        declared no more.
+        """Declare a recurring job. Workers put it into the store when they start, and remove it once you no longer
+        declare it.
 
         Args:
-            schedule_id: Its id, unique in the queue.
+            schedule_id: An id, unique in the queue.
             job: A handler of this queue, or the name of one.
             data: The payload of its jobs.
-            every: The time between two runs, at least 0.1 s. The first comes at once, or at `start`.
-            cron: When it runs, in place of `every`: five fields, or six with seconds first.
-            tz: The time zone of `cron`; UTC if none is given.
+            every: The time between two runs, at least 0.1 s. The first run is now, or at `start`.
+            cron: A cron expression in place of `every`: five fields, or six with seconds first.
+            tz: The time zone of `cron`; UTC by default.
             start: No run before this time.
             end: No run after this time.
             limit: How many runs there are in all.
             offset: Where in the interval of `every` the runs fall, counted from midnight UTC.
-            jitter: Move all runs by up to this much, always the same for a schedule.
-            min_interval: The shortest time between two runs, whatever `every` or `cron` say.
-            overlap: When the run before has not ended: `"allow"` both, `"skip"` the later one, or `"queue_one"` to wait
-                for it.
-            catch_up: After a time without workers: run `"one"` for all that was missed, `"none"`, or `"all"` within
-                `window`.
+            jitter: Shift all runs of the schedule by the same random amount, up to this much.
+            min_interval: The shortest time between two runs, whatever `every` or `cron` says.
+            overlap: What to do if the previous run has not ended: `"allow"` both, `"skip"` the new one, or
+                `"queue_one"` to run it afterwards.
+            catch_up: What to run after a time without workers: `"one"` for everything that was missed, `"none"`, or
+                `"all"` within `window`.
             window: How far back `catch_up="all"` goes.
             options: Options of the jobs, as in `add`.
         """
         if schedule_id in self.declared:
-            raise UsageError(f"schedule {schedule_id!r} of queue {self._name!r} is declared already; ids are unique")
+            raise UsageError(f"schedule {schedule_id!r} of queue {self._name!r} is already declared; choose another id")
         self.declared[schedule_id] = declare(self, schedule_id, job, data, options)
 
     @property
     def schedules(self) -> QueueSchedules:
-        """The schedules in the store: to look at, and to make and change at run time."""
+        """The schedules in the store: list them, and create, change or remove them at run time."""
         return QueueSchedules(self)
 
     def runs_as(self, handler: Any) -> list[RunsAs]:
-        """In which queues of the app a handler runs, and under which names; of a task, its own."""
+        """The queues of the app in which a handler runs, and under which names; for a task, its own."""
         if isinstance(handler, Task):
             return [handler.runs_as()]
         if not callable(handler):
-            raise InvalidOption(f"children are asked for by their handler, or by its task, not by {preview(handler)}")
+            raise InvalidOption(f"expected the children's handler or task, not {preview(handler)}")
         found = []
         for queue in self.services.queues.values():
             with suppress(UsageError):
                 found.append(queue.task(handler).runs_as())
         if not found:
-            raise UsageError(f"{preview(handler)} is a handler of no queue of this app; give a task of its queue")
+            raise UsageError(f"no queue of this app has the handler {preview(handler)}; pass a task of its queue")
         return found
 
     # looking at it
 
     async def counts(self) -> Counts:
-        """How many jobs are in each state, and whether the queue is paused."""
+        """Count the jobs in each state, and tell whether the queue is paused."""
         return await self.store.counts(self._name)
 
     async def usage(self) -> Usage:
-        """About how many bytes the queue takes in its store."""
+        """Estimate how many bytes the queue takes in its store."""
         return await self.store.usage(self._name)
 
     async def job(self, job_id: str) -> "Job[Any] | None":
-        """A job by its id, or None. One that failed for good and is not kept is a dead letter: its state is `failed`,
-        and `dead_letter` names it."""
+        """Find a job by its id; None if there is none.
+
+        A job that failed for good and is not kept is found as a dead letter: its state is `failed`, and `dead_letter`
+        is the letter's id.
+        """
         if not isinstance(job_id, str) or not job_id or len(job_id) > 256:
-            raise InvalidName(f"a job id has from 1 to 256 characters, and {preview(job_id)} does not")
+            raise InvalidName(f"a job id must have 1 to 256 characters; got {preview(job_id)}")
         row = await find_job(self.store, self._name, job_id)
         return None if row is None else self.job_of(row)
 
     async def jobs(self, state: StateName | State, cursor: str | None = None, limit: int = 50) -> "Page[Job[Any]]":
-        """A page of the jobs in a state: the next to run first, the last to end first."""
+        """Read a page of the jobs in a state: waiting jobs in the order in which they run, finished jobs newest
+        first."""
         page = await self.store.page(self._name, as_state(state), cursor=cursor, limit=limit)
         return Page(tuple(map(self.job_of, page.items)), page.cursor)
 
@@ -443,9 +458,11 @@ class Queue:
         limit: int = 50,
         patience: Duration = PATIENCE,
     ) -> "SearchPage[Job[Any]]":
-        """A page of the jobs in a state that the filter means, in the order of `jobs`. One call looks through 5,000 at
-        most, and for so many seconds: a page may be short, or empty, and still have a cursor to go on with. A walk over
-        all pages meets no job twice, and skips none that stays in the state."""
+        """Read a page of the jobs in a state that match a filter, in the order of `jobs`.
+
+        One call looks through at most 5,000 jobs and for at most `patience`, so a page may be short or even empty and
+        still have a cursor. Over all pages, no job appears twice, and no job that stays in the state is skipped.
+        """
         return await JobSearch(self).search(state, where, cursor=cursor, limit=limit, patience=patience)
 
     async def count(
@@ -456,13 +473,18 @@ class Queue:
         cursor: str | None = None,
         patience: Duration = PATIENCE,
     ) -> MatchCount:
-        """How many jobs of a state the filter means: all at once where it asks for nothing, else of the next 5,000, or
-        of as many as can be looked at in so many seconds."""
+        """Count the jobs in a state that match a filter.
+
+        An empty filter counts all of them. Otherwise one call looks through at most 5,000 jobs and for at most
+        `patience`; continue with the cursor.
+        """
         return await JobSearch(self).count(state, where, cursor=cursor, patience=patience)
 
     async def failures(self, *, patience: Duration = PATIENCE) -> Failures:
-        """The failed jobs that are kept, put together by their error; of more than 2,000 the last, or as many as can be
-        looked at in so many seconds. Cancelled ones are looked at too, and left out."""
+        """Group the kept failed jobs by their error.
+
+        Looks at the latest 2,000, or at as many as it can within `patience`. Cancelled jobs are left out.
+        """
         return await JobSearch(self).failures(patience=patience)
 
     async def runs(
@@ -474,85 +496,100 @@ class Queue:
         *,
         where: JobFilter = JobFilter(),
     ) -> SearchPage[RunRecord]:
-        """A page of run records, newest first: what is known of jobs that have ended, kept or not; of all, of those
-        about one subject, or of those that a filter means. A record has no payload: a key is looked for where the job
-        or its dead letter is kept, and `subject` is for the rest."""
+        """Read a page of run records, newest first: what is known of jobs that have ended, kept or not.
+
+        A record has no payload. If the filter asks for a payload key, only jobs are found that are kept or are dead
+        letters; prefer `subject`.
+        """
         found = await JobSearch(self).run_rows(status, cursor, limit, subject, where=where)
         return SearchPage(tuple(as_record(RunRecord, run) for run in found), found.cursor, found.looked)
 
     async def failures_in_a_row(self, subject: str) -> int:
-        """How many jobs about a subject have failed for good since the last that went well, as far as run records go
-        back: of a queue the last 1,000 that went well are known, and failures before all of these do not count."""
+        """Count the jobs about a subject that have failed for good since the last one that completed.
+
+        Only the latest 1,000 completed jobs of the queue are known; failures before these do not count.
+        """
         return await JobSearch(self).failures_in_a_row(subject)
 
     async def metrics(self, over: Range = "1h") -> QueueMetrics:
-        """Counts of now, and what happened in the last `1h`, `4h`, `12h`, `1d` or `7d`: what completed and failed, how
-        long jobs waited and ran, which names failed, in all and in at most 240 points. It is recorded whether jobs are
-        kept or not."""
+        """Read the counts of now, and what happened in the last `1h`, `4h`, `12h`, `1d` or `7d`.
+
+        That is: how many jobs completed and failed, how long they waited and ran, and which names failed, in total and
+        as at most 240 points. It is recorded whether jobs are kept or not.
+        """
         return await metrics(self.store, self._name, over)
 
     def events(self, after: str | None = None) -> AsyncIterator[EventRecord | Gap]:
-        """All that happens in the queue, wherever: `async for event in queue.events()`, from now on. To read on from
-        where one was, give the last event's `at`; a `Gap` comes where some was trimmed away meanwhile."""
+        """Follow what happens in the queue, in any process: `async for event in queue.events()`.
+
+        Starts now, or after the event whose `at` you pass. Yields a `Gap` if events were trimmed before you read them.
+        """
         return _read(follow(self.store, self._name, after))
 
     async def workers(self) -> list[WorkerRecord]:
-        """The workers that serve this queue now."""
+        """List the workers that serve this queue now."""
         return [as_record(WorkerRecord, worker) for worker in await self.store.workers(self._name)]
 
     async def settings(self) -> QueueSettings:
-        """What is set for the queue in the store, for every process."""
+        """Read the queue's settings in the store, which hold for every process."""
         return as_record(QueueSettings, (await self.store.queue(self._name)).settings)
 
     async def declaration(self) -> QueueDeclaration | None:
-        """What the living workers of the queue declare in their code, the newest of them where they differ; None if
-        there are none. What is set in the store holds over it: see `settings`."""
+        """Read what the living workers of the queue declare in their code; None if there are none.
+
+        If they differ, this is what the newest declare. Settings in the store take precedence: see `settings`.
+        """
         return declaration_record(await self.store.declarations(self._name))
 
     async def why(self, job_id: str) -> Explanation:
-        """Why a job does not run, or what became of it: a sentence and the facts. `NotFound` if nothing is known."""
+        """Explain why a job does not run, or how it ended. Raises `NotFound` if nothing is known of it."""
         return await explain(self, job_id)
 
     async def stack(self, job_id: str, *, patience: Duration = 8) -> JobStack:
-        """Where a running job is now: its worker is asked, and answers within moments. `WrongState` if the job does not
-        run, or if its worker does not answer in time."""
+        """Ask the worker where a running job is now.
+
+        Raises `NotFound` if there is no such job, and `WrongState` if it is not running or its worker does not answer
+        within `patience`.
+        """
         (row,) = await self.store.jobs(self._name, [job_id])
         if row is None:
             raise NotFound(f"there is no job {preview(job_id)} in queue {self._name!r}")
         if row.state is not State.ACTIVE or row.worker is None:
-            raise WrongState(f"job {preview(job_id)} does not run, so it has no stack")
+            raise WrongState(f"job {preview(job_id)} is not running, so it has no stack")
         return await asked_stack(self.store, row, milliseconds("patience", patience))
 
     def job_of(self, row: JobRow) -> Job[Any]:
-        """The handle on a job of this queue that was read."""
+        """The handle on a job of this queue, from its row."""
         return Job(self, row.id, row.name, self.handlers.decode(row.name, row.data), record=row)
 
     # acting on it
 
     @property
     def groups(self) -> QueueGroups:
-        """The groups of this queue: to look at, to pause, and to give limits at run time."""
+        """The groups of this queue: look at them, pause them, and limit them at run time."""
         return QueueGroups(self)
 
     async def pause(self) -> None:
-        """Start nothing new, anywhere, until `resume()`. Running jobs go on, adds succeed."""
+        """Stop starting jobs, in every process, until `resume()`. Running jobs continue, and you can still add jobs."""
         await self._configure(Pause())
         self.services.events.paused(self._name, now=True)
 
     async def resume(self) -> None:
+        """Start jobs again after `pause()`."""
         await self._configure(Resume())
         self.services.events.paused(self._name, now=False)
 
     async def set_concurrency(self, limit: int | None) -> None:
-        """How many jobs may run at once over the whole fleet; None for no bound."""
+        """Limit how many jobs run at once in all processes together; None removes the limit."""
         await self._configure(SetConcurrency(limit))
 
     async def set_rate_limit(self, limit: RateLimit | None) -> None:
-        """How many may start in a time over the whole fleet, instead of what the code says; None to take it back."""
+        """Limit how many jobs start within a time in all processes together, overriding the code; None restores what
+        the code declares."""
         await self._configure(SetRateLimit(limit))
 
     async def drain(self, *, delayed: Literal["keep", "remove"] = "keep") -> int:
-        """Remove what has not started. How many that were."""
+        """Remove the jobs that have not started; delayed jobs only with `delayed="remove"`. Returns how many."""
         if delayed not in ("keep", "remove"):
             raise InvalidOption(f"delayed must be 'keep' or 'remove', not {preview(delayed)}")
         states = frozenset({State.WAITING, State.PRIORITIZED} | ({State.DELAYED} if delayed == "remove" else set()))
@@ -561,10 +598,10 @@ class Queue:
     async def clean(
         self, state: StateName | State = "completed", *, older_than: Duration = 0, limit: int | None = None
     ) -> int:
-        """Remove jobs of a state that are older than this, oldest first. How many that were."""
+        """Remove jobs that have been in a state for longer than `older_than`, oldest first. Returns how many."""
         grace, wanted = milliseconds("older_than", older_than, 0, 2**42), as_state(state)
         if limit is not None and (type(limit) is not int or limit < 1):
-            raise InvalidOption(f"limit must be a whole number from 1, not {preview(limit)}")
+            raise InvalidOption(f"limit must be a whole number of at least 1, not {preview(limit)}")
         removed = 0
         while limit is None or removed < limit:
             size = 1000 if limit is None else min(limit - removed, 1000)
@@ -577,15 +614,21 @@ class Queue:
         return removed
 
     async def obliterate(self, *, force: bool = False) -> int:
-        """Remove the queue with everything in it; while jobs run only by force. How many jobs that were."""
+        """Remove the queue with everything in it. Returns how many jobs that were.
+
+        Raises `WrongState` while jobs are running, unless you pass `force=True`.
+        """
         if type(force) is not bool:
             raise InvalidOption(f"force must be True or False, not {preview(force)}")
         running: Literal["refuse", "remove"] = "remove" if force else "refuse"
         return await self._sweep(lambda call: self.store.obliterate(self._name, running=running, call=call))
 
     async def retry(self, job_id: str) -> None:
-        """Run a job again that has ended, with all its attempts: one that the queue keeps, or a dead letter. Its log
-        goes on; progress and errors begin anew."""
+        """Run a job again that has ended, with all its attempts, whether the queue keeps it or it is a dead letter.
+
+        Its log is kept; progress and errors start afresh. Raises `WrongState` if it has not ended, and `NotFound` if it
+        is gone.
+        """
         from toril.operate.dead_letters import replay_job  # noqa: PLC0415 - which is made of queues
 
         changed = await self.services.call(lambda call: self.store.retry(self._name, [job_id], call=call))
@@ -595,8 +638,10 @@ class Queue:
             await replay_job(self, job_id)
 
     async def retry_failed(self) -> int:
-        """Run all failed jobs again: those that the queue keeps, and its dead letters. How many that were. Cancelled
-        jobs are left, and so is a dead letter whose payload is not what its handler takes."""
+        """Run all failed jobs again, those that the queue keeps and its dead letters. Returns how many.
+
+        Leaves out cancelled jobs, and dead letters whose payload no longer fits their handler.
+        """
         from toril.operate.dead_letters import of_queue  # noqa: PLC0415 - which is made of queues
 
         retried, cursor = 0, None
@@ -614,11 +659,14 @@ class Queue:
     async def cancel_all(
         self, state: StateName | State, where: JobFilter = JobFilter(), *, reason: str = "No reason provided"
     ) -> CancelCounts:
-        """Cancel the jobs of a state that the filter means: those that have not started never will, running ones are
-        asked to stop. What comes to the state meanwhile is left alone, as by `JobFilter(until=…)`."""
+        """Cancel the jobs in a state that match a filter.
+
+        Jobs that have not started never will; running jobs are asked to stop. Jobs that enter the state during the call
+        are left alone.
+        """
         wanted, cursor, ended, asked = as_state(state), None, 0, 0
         if wanted in FINISHED:
-            raise InvalidOption(f"a job that has {wanted.value} cannot be cancelled")
+            raise InvalidOption(f"jobs that are {wanted.value} have ended and cannot be cancelled")
         if where.until is None:
             where = replace(where, until=moment((await self.store.health()).now))
         while True:
@@ -671,24 +719,16 @@ class Queue:
         data = self.handlers.decode(row.name, row.data)
         return Job(self, row.id, row.name, data, added=False, record=row, outcome=job.outcome)
 
-    def made(self, planned: PreparedJob[Any], answer: Added) -> Job[Any]:
-        """The handle on a job that the store has answered for."""
-        outcome, name = answer.outcome, planned.job.name
-        added = outcome is AddOutcome.ADDED or outcome is AddOutcome.REPLACED
-        if added and self.services.events.wanted("added"):
-            self.services.events.emit("added", JobEvent(queue=self._name, job_id=answer.id, job_name=name))
-        return Job(self, answer.id, name, planned.data, added=added, outcome=outcome)
-
     def _plan(self, item: Item) -> PreparedJob[Any]:
         if isinstance(item, PreparedJob):
             return self._own(item)
         if not isinstance(item, tuple) or not 2 <= len(item) <= 3:
             raise InvalidOption(
-                f"a job to add is (job, data), (job, data, options) or queue.new(…), not {preview(item)}"
+                f"each job must be (job, data), (job, data, options) or queue.new(…), not {preview(item)}"
             )
         job, data, options = item if len(item) == 3 else (*item, {})
         if type(options) is not dict and not isinstance(options, Mapping):
-            raise InvalidOption(f"the options of a job are a mapping, not {preview(options)}")
+            raise InvalidOption(f"job options must be a mapping, not {preview(options)}")
         return self.new(job, data, **options)
 
     def _templates(self) -> JobTemplates | None:
@@ -717,7 +757,7 @@ class Queue:
 
     def _own(self, planned: PreparedJob[Any]) -> PreparedJob[Any]:
         if planned.queue.name != self._name:
-            raise UsageError(f"a job made by queue {planned.queue.name!r} cannot be added to queue {self._name!r}")
+            raise UsageError(f"a job prepared by queue {planned.queue.name!r} cannot be added to queue {self._name!r}")
         return planned
 
     def _defaults_for(self, name: str) -> Defaults:
@@ -740,12 +780,21 @@ class Queue:
         return JobOptions(backoff=backoff, keep_completed=queue.keep_completed, keep_failed=queue.keep_failed)
 
 
+def added_job(planned: PreparedJob[Any], answer: Added) -> Job[Any]:
+    """The handle on a job that the store has answered for."""
+    queue, outcome, name = planned.queue, answer.outcome, planned.job.name
+    added = outcome is AddOutcome.ADDED or outcome is AddOutcome.REPLACED
+    if added and queue.services.events.wanted("added"):
+        queue.services.events.emit("added", JobEvent(queue=queue.name, job_id=answer.id, job_name=name))
+    return Job(queue, answer.id, name, planned.data, added=added, outcome=outcome)
+
+
 def queue_named(services: Services, name: str) -> Queue:
-    """The queue as the app declares it, else one that nothing is known of but its name."""
+    """The queue as the app declares it, or one with default options if the app does not."""
     known = services.queues
     return known[name] if name in known else Queue(services, name, PLAIN)
 
 
 def job_of_row(services: Services, row: JobRow) -> Job[Any]:
-    """The handle on a job that was read from any queue of the store."""
+    """The handle on a job of any queue, from its row."""
     return queue_named(services, row.queue).job_of(row)

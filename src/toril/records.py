@@ -1,7 +1,4 @@
-"""What programs read of a store: points in time are datetimes in UTC, durations are seconds.
-
-Each record is made of a row of the store, whose times are whole milliseconds.
-"""
+"""Records: what you read from a store, with times as UTC datetimes and durations in seconds."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -61,8 +58,8 @@ Seconds: TypeAlias = Annotated[float, "seconds"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryDelay:
-    """How long a job waits before a retry; `strategy` names one that its app declares. `on` and `give_up_on` are the
-    full names of errors for which its own options say whether to retry at all."""
+    """How long a job waits before a retry. `strategy` names a strategy that the app declares. `on` and `give_up_on` are
+    the full names of the errors that decide whether the job is retried at all."""
 
     kind: Literal["fixed", "exponential"]
     delay: Seconds
@@ -75,9 +72,12 @@ class RetryDelay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """One job, whole. `data` and `result` are what its handler declares, as `job.data` is, or the stored text where it
-    is not that. `max_attempts` is how many attempts there may be, `attempts_made` how many have ended; `due` is when it
-    can start, `deadline` when its lease runs out unless it is renewed."""
+    """Everything about one job.
+
+    `data` and `result` have the types that the handler declares, or are the stored text if they do not fit.
+    `max_attempts` is how many attempts the job gets, `attempts_made` how many have ended; `due` is when it can start,
+    `deadline` when its lease runs out unless it is renewed.
+    """
 
     queue: str
     id: str
@@ -121,7 +121,7 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptError:
-    """Why one attempt of a job failed, and when. `at` is None for an attempt of another library's worker."""
+    """Why one attempt of a job failed, and when. `at` is None if another library's worker ran it."""
 
     attempt: int
     at: datetime | None
@@ -132,10 +132,12 @@ class AttemptError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A job as it was when it failed, with all that running it again needs. `id` is made of its queue and its own id,
-    so that a job is here once at most; `attempts_made` and `stalls` tell what was tried. `data` is what the handler
-    declares, as in `job.data`, or the stored text where it is not that; `checkpoint` is what the job remembered, and
-    `progress` how far it came."""
+    """A job as it was when it failed for good, with all that is needed to run it again.
+
+    `id` is made of its queue and its own id. `attempts_made` and `stalls` tell what was tried. `data` has the type that
+    the handler declares, or is the stored text if it does not fit; `checkpoint` is what the job saved, and `progress`
+    how far it came.
+    """
 
     id: str
     queue: str
@@ -170,8 +172,11 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """What is remembered of a finished job when the job itself is gone. `text` is the result's beginning, or the
-    reason of the failure; `whole` says that nothing was cut off. `parent` is the job that waited for it in a flow."""
+    """What is remembered of a job that has ended, even when the job itself is gone.
+
+    `text` is the start of the result or the reason of the failure; `whole` says that nothing was cut off. `parent` is
+    the job that waited for it in a flow.
+    """
 
     id: str
     name: str
@@ -191,8 +196,7 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """One thing that happened in a queue, and when; `at` is its place in the queue's history. `detail` is as BullMQ
-    writes it."""
+    """One event of a queue. `at` is its position, to continue from; `detail` is as BullMQ writes it."""
 
     at: str
     time: datetime
@@ -203,9 +207,12 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRecord:
-    """A worker as its last heartbeat showed it. `lag` is by how much its event loop was late of late; `silent` for
-    how long it has not moved, as the supervisor says who speaks for it; `queue_slots` are the slots of each queue, and
-    how many of them are in use."""
+    """A worker, as of its last heartbeat.
+
+    `lag` is how late its event loop recently was. `silent` is how long its event loop has not moved, as its supervisor
+    reports. `queue_slots` has, by queue, the number of slots and how many of them are in use. `orders` are the commands
+    that it has been sent.
+    """
 
     id: str
     queues: tuple[str, ...]
@@ -224,9 +231,11 @@ class WorkerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleRecord:
-    """A schedule as it stands in the store, with the name, the payload and options of its jobs. `slot` is the time of
-    its current run, the latest that was made, and `next` when it runs next, as far as that is fixed; `count` is how
-    many were made; `busy` says that the run started last has not ended; `over` that no more will come."""
+    """A schedule in the store, with the name, payload and options of its jobs.
+
+    `slot` is the time of its current run, `next` that of the next one, as far as it is fixed, and `count` how many
+    there have been. `busy` says that the last run has not ended, `over` that there will be no more runs.
+    """
 
     queue: str
     id: str
@@ -258,9 +267,11 @@ class ScheduleRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CircuitRecord:
-    """How one key of a circuit breaker stands. `till` is until when it is open or, where it is half-open, when a probe
-    was last heard of. `runs` and `failures` are counted in its `window`; `probes` is how many jobs try it now, `passed`
-    how many did so well."""
+    """The state of one key of a circuit breaker.
+
+    `till` is when the pause of an open circuit ends or, if it is half-open, when a probe was last heard of. `runs` and
+    `failures` are counted over `window`; `probes` is how many jobs are testing it now, `passed` how many have passed.
+    """
 
     key: str
     state: CircuitState
@@ -276,8 +287,8 @@ class CircuitRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRecord:
-    """A group as it stands: how many of its jobs wait (ready or not yet due) and run; what holds for it, and which of
-    that is its own; until when its rate is used up."""
+    """A group: how many of its jobs wait (ready or not yet due) and run, its limits, which of them are its `own`, and
+    `till` when its rate is used up."""
 
     name: str
     waiting: int = 0
@@ -290,8 +301,8 @@ class GroupRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """A queue's settings in the store, the same for every process. `held_till` is until when nothing starts because a
-    job has asked for that."""
+    """A queue's settings in the store, which hold for every process. Until `held_till` nothing starts, because a job
+    asked for that."""
 
     paused: bool
     concurrency: int | None
@@ -303,8 +314,11 @@ class QueueSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStack:
-    """Where a running job is: `text` has its frames, as a traceback does, the innermost last. Where the event loop of
-    its worker stands still for `silent` seconds, they are those of all threads, the innermost first."""
+    """Where a running job is.
+
+    `text` has its frames like a traceback, the innermost last. If the event loop of its worker has been blocked for
+    `silent` seconds, it has the stacks of all threads instead, the innermost frame first.
+    """
 
     queue: str
     id: str
@@ -315,10 +329,12 @@ class JobStack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueDeclaration:
-    """How the code of a queue's workers declares it. `workers` is how many living ones do, and `slots` how many jobs
-    they can run at once together; where they do not declare it alike, this is what the newest say, and `differs` names
-    the fields in which others say something else. `concurrency` is that of one worker. `handlers` are the job names
-    that have a handler, None if there are too many to name; `any_name` says that jobs of other names have one too."""
+    """How the workers of a queue declare it in their code.
+
+    If they differ, this is what the newest declare, and `differs` names the fields. `workers` counts the living ones,
+    `slots` is how many jobs they can run at once together, and `concurrency` is that of one worker. `handlers` are the
+    job names with a handler, None if there are too many to list; `any_name` says that jobs of other names have one too.
+    """
 
     workers: int
     slots: int
@@ -343,7 +359,7 @@ class QueueDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelCounts:
-    """How many jobs were cancelled before they started, and how many running ones were asked to stop."""
+    """How many jobs were cancelled before they started, and how many running jobs were asked to stop."""
 
     cancelled: int
     requested: int

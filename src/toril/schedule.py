@@ -1,4 +1,4 @@
-"""Recurring jobs as an app declares them, and as programs make and change them at run time."""
+"""Schedules: recurring jobs, declared in code or created at run time."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ _TRIES = 32  # slots that may be taken, and times that others may come first
 
 
 class Timing(AddOptions, total=False):
-    """The options of a schedule, for annotations of your own; `Queue.schedule` explains each."""
+    """The options of a schedule, for your own annotations; `Queue.schedule` explains each."""
 
     every: Duration
     cron: str
@@ -81,7 +81,7 @@ class Declared:
         if entry is None:
             known = ", ".join(self.queue.handlers.names) or "none"
             raise UsageError(
-                f"schedule {self.id!r} runs {name!r}, which is no handler of queue {self.queue.name!r}; it has {known}"
+                f"schedule {self.id!r} runs {name!r}, but queue {self.queue.name!r} has no such handler; it has {known}"
             )
         if entry.handler.runs_if is not None and not entry.handler.runs_if():
             return None
@@ -104,7 +104,7 @@ async def boot(schedules: ScheduleStore, queues: "Iterable[Queue]", worked: "Seq
             continue
         # One whose handler does not run here stays if it is there: elsewhere it may run.
         for removed in await schedules.sync(queue.name, owner, list(queue.declared)):
-            log.info("schedule %s of queue %s is removed: app %s no longer declares it", removed, queue.name, owner)
+            log.info("removed schedule %s of queue %s: app %s no longer declares it", removed, queue.name, owner)
         for made in wanted[queue.name]:
             if made is not None:
                 await establish(schedules, queue.name, made)
@@ -126,7 +126,7 @@ async def establish(schedules: ScheduleStore, queue: str, schedule: Schedule) ->
         else:
             slot = first(schedule, look.now)
         if slot is None:
-            raise InvalidOption(f"schedule {schedule.id!r} ends before it would run for the first time")
+            raise InvalidOption(f"schedule {schedule.id!r} ends before its first run; check start and end")
         match await schedules.put(queue, schedule, slot, expects=before.slot if before else None):
             case Moved.DONE:
                 if before is not None:
@@ -136,15 +136,15 @@ async def establish(schedules: ScheduleStore, queue: str, schedule: Schedule) ->
                 taken = slot
             case Moved.STALE:
                 taken = None
-    raise WrongState(f"schedule {schedule.id!r} of queue {queue!r} is being changed by others all the time")
+    raise WrongState(f"schedule {schedule.id!r} of queue {queue!r} is being changed by other programs; try again")
 
 
 def _tell_new_owner(queue: str, before: str | None, schedule: Schedule) -> None:
     """Two apps that declare the same schedule would change it at each other's boot."""
     if before is not None and schedule.owner is not None and before != schedule.owner:
         log.warning(
-            "schedule %s of queue %s was declared by app %s, and is now by app %s; "
-            "if both declare it, give one of them another id",
+            "schedule %s of queue %s was declared by app %s and is now declared by app %s; "
+            "if both declare it, change the id of one of them",
             schedule.id,
             queue,
             before,
@@ -175,7 +175,7 @@ async def move_on(
 
 
 class QueueSchedules:
-    """The schedules of a queue, in the store: made, changed and removed at run time."""
+    """`queue.schedules`: list the schedules in the store, and create, change or remove them at run time."""
 
     def __init__(self, queue: "Queue") -> None:
         self._queue = queue
@@ -187,46 +187,47 @@ class QueueSchedules:
         data: T | None = None,
         **options: Unpack[Timing],
     ) -> ScheduleRecord:
-        """Make a schedule, or change it; the same twice changes nothing. Its options are those of `Queue.schedule`."""
+        """Create or change a schedule. Calling it again with the same options changes nothing. Takes the options of
+        `Queue.schedule`."""
         check_label("a schedule's id", schedule_id)
         made = schedule_of(self._queue, schedule_id, job, data, options)
         await establish(self._queue.store.schedules, self._queue.name, made)
         return await self.get(schedule_id)
 
     async def get(self, schedule_id: str) -> ScheduleRecord:
-        """One schedule; `NotFound` if there is no such."""
+        """Read a schedule. Raises `NotFound` if there is none."""
         return self._read(await self.row(schedule_id))
 
     async def row(self, schedule_id: str) -> ScheduleRow:
-        """The same as the store has it, in milliseconds: for Toril's own pages and commands."""
+        """The same as the store has it, in milliseconds; for Toril's own pages and commands."""
         found = (await self._queue.store.schedules.get(self._queue.name, schedule_id)).view
         if found is None:
             raise NotFound(f"there is no schedule {preview(schedule_id)} in queue {self._queue.name!r}")
         return found
 
     async def list(self, cursor: str | None = None, limit: int = 100) -> Page[ScheduleRecord]:
-        """A page of schedules, by their ids."""
+        """Read a page of schedules, in the order of their ids."""
         page = await self._queue.store.schedules.page(self._queue.name, cursor=cursor, limit=limit)
         return Page(tuple(map(self._read, page)), page.cursor)
 
     async def upcoming(self, schedule_id: str, count: int = 10) -> Sequence[datetime]:
-        """The times of the next runs."""
+        """List the times of the next runs."""
         return [moment(slot) for slot in upcoming(await self.row(schedule_id), check_int("count", count, 1, 1000))]
 
     async def run_now(self, schedule_id: str) -> Job[Any]:
-        """Add one job as the schedule would, beside its own runs."""
+        """Add one job as the schedule would, in addition to its own runs."""
         job = (await self.row(schedule_id)).schedule.job
         queue, store = self._queue, self._queue.store
         (answer,) = await queue.services.call(lambda call: store.add(queue.name, [job], call=call))
         return Job(queue, answer.id, job.name)
 
     async def pause(self, schedule_id: str) -> None:
-        """Make no more runs until `resume`; what runs goes on."""
+        """Stop making runs until `resume`. A job that is already running continues."""
         if not await self._queue.store.schedules.pause(self._queue.name, schedule_id):
             await self.get(schedule_id)
 
     async def resume(self, schedule_id: str) -> None:
-        """Go on with the next run that is still to come."""
+        """Make runs again, starting with the next one that is still to come."""
         schedules = self._queue.store.schedules
         look = await schedules.get(self._queue.name, schedule_id)
         view = look.view or await self.row(schedule_id)
@@ -234,7 +235,8 @@ class QueueSchedules:
             await self.resume(schedule_id)
 
     async def remove(self, schedule_id: str) -> bool:
-        """Remove a schedule, and its run that has not started. False if there was none. A job may remove its own."""
+        """Remove a schedule and its run that has not started. Returns False if there was none. A job may remove its own
+        schedule."""
         return await self._queue.store.schedules.remove(self._queue.name, schedule_id)
 
     def _read(self, view: ScheduleRow) -> ScheduleRecord:
@@ -248,7 +250,9 @@ def schedule_of(
     """The schedule that these options ask for, every one of them checked."""
     for name in _NOT_FOR_RUNS:
         if name in options:
-            raise InvalidOption(f"{name} is not for schedules: their runs have times and ids of their own")
+            raise InvalidOption(
+                f"schedules do not take {name}, because they set the times and ids of their runs themselves"
+            )
     rest: Any = {name: value for name, value in options.items() if name not in _TIMING}
     return _timing(identity, queue.new(job, data, **rest).job, options, owner)
 
@@ -289,8 +293,8 @@ def _check_jitter(schedule: Schedule) -> None:
     shortest = min((later - earlier for earlier, later in pairwise(times)), default=MAX_DELAY)
     if schedule.jitter > shortest:
         raise InvalidOption(
-            f"jitter must be shorter than the {shortest / 1000:g} s between two runs of schedule {schedule.id!r}, "
-            f"not {schedule.jitter / 1000:g} s"
+            f"jitter must not exceed the {shortest / 1000:g} s between two runs of schedule {schedule.id!r}; "
+            f"got {schedule.jitter / 1000:g} s"
         )
 
 

@@ -1,4 +1,4 @@
-"""`Queue` and `Job` for code without an event loop: the same methods, which block.
+"""`Queue`, `Task` and `Job` with blocking methods, for code without an event loop.
 
 Written by `python -m tools.blocking --write` from `queue.py`, `task.py`, `schedule.py`,
 `operate/groups.py` and `job.py`: change those.
@@ -47,7 +47,7 @@ S = TypeVar("S")
 
 
 class SyncJob(Generic[R]):
-    """One job, for code that blocks; see `Job`."""
+    """`Job` with blocking methods."""
 
     def __init__(self, job: Job[R], run: RunBlocking) -> None:
         self._job = job
@@ -78,124 +78,142 @@ class SyncJob(Generic[R]):
 
     @property
     def progress(self) -> Any:
+        """What the handler last reported with `ctx.update_progress`, or None."""
         return self._job.progress
 
     @property
     def attempts_made(self) -> int:
-        """How many attempts have ended, well or badly."""
+        """How many attempts have ended, whether they succeeded or failed."""
         return self._job.attempts_made
 
     @property
     def stalls(self) -> int:
-        """How often its worker was lost while running it."""
+        """How often the job's worker died while running it."""
         return self._job.stalls
 
     @property
     def fence(self) -> int:
-        """That of the start which `on_lease_lost` tells of, or which a context is of; else of the last one known."""
+        """The fence of the current or last start; it grows with each start, so that you can refuse writes of an earlier
+        one."""
         return self._job.fence
 
     @property
     def error(self) -> str | None:
-        """The reason of the last failure."""
+        """The reason of the last failure, or None."""
         return self._job.error
 
     @property
     def dead_letter(self) -> str | None:
-        """The id of the dead letter that it is, if it has failed for good and its queue does not keep it."""
+        """The id of the dead letter, if the job failed for good and its queue does not keep it."""
         return self._job.dead_letter
 
     @property
     def metadata(self) -> Mapping[str, Any]:
+        """The fields that were added with the payload."""
         return self._job.metadata
 
     @property
     def worker(self) -> str | None:
+        """The worker that runs the job or last ran it."""
         return self._job.worker
 
     @property
     def added_at(self) -> datetime | None:
-        """By the store's clock, as all times here."""
+        """When the job was added. Like all times here, it is the store's."""
         return self._job.added_at
 
     @property
     def started_at(self) -> datetime | None:
+        """When the last attempt started, or None."""
         return self._job.started_at
 
     @property
     def finished_at(self) -> datetime | None:
+        """When the job ended, or None."""
         return self._job.finished_at
 
     @property
     def record(self) -> JobRecord | None:
-        """Everything that is stored of it, as of the last `refresh()`."""
+        """Everything the store has of the job, as of the last `refresh()`."""
         return self._job.record
 
     def refresh(self) -> "SyncJob[R]":
-        """Read it anew, from its queue or from the dead letters. `NotFound` if it is gone: by default a completed job
-        leaves only its run record."""
+        """Read the job again, from its queue or from the dead letters.
+
+        Raises `NotFound` if it is gone. By default, a completed job is removed and leaves only its run record."""
         self._run(self._job.refresh())
         return self
 
     def state(self) -> State | None:
-        """Where it is now, a dead letter being `failed`; None if it is gone."""
+        """Read the job's state; None if it is gone. A dead letter is `failed`."""
         return self._run(self._job.state())
 
     def result(self, timeout: Duration | None = None) -> R:
-        """What the handler returned, once it has. Raises `JobFailed`, `JobCancelled`, `TimeoutError`, or, where the job
-        has ended and its result was not kept, `ResultGone` at once."""
+        """Wait for the job to end and return its result.
+
+        Raises `JobFailed`, `JobCancelled`, `TimeoutError` after `timeout`, or at once `ResultGone` if the job has ended
+        and its result was not kept."""
         return self._run(self._job.result(timeout))
 
     def logs(self) -> list[str]:
-        """Its log lines, oldest first."""
+        """Read the job's log lines, oldest first."""
         return self._run(self._job.logs())
 
     def errors(self) -> list[AttemptError]:
-        """Why each of its attempts failed, the oldest first. The last error is whole; of the attempts before it the
-        newest 50 are kept, with the beginning of their reason and the end of their traceback."""
+        """Read why each attempt failed, oldest first.
+
+        The last error is complete. Of earlier attempts, the newest 50 are kept, with the start of their reason and the
+        end of their traceback."""
         return self._run(self._job.errors())
 
     def history(self) -> list[EventRecord]:
-        """What is still known to have happened to it, the oldest first: each start, failure, delay and stall, and when.
-        A queue keeps the last 10,000 events or so of all its jobs."""
+        """Read what has happened to the job, oldest first: each start, failure, delay and stall, with its time.
+
+        A queue keeps about the last 10,000 events of all its jobs."""
         return self._run(self._job.history())
 
     def cancel(self, reason: str = "No reason provided") -> Cancelling:
-        """Stop it. `"cancelled"`: it had not started and never will; `"requested"`: it runs, and its handler is told to
-        stop. A job that has ended is refused: with `WrongState` if it is kept, else with `NotFound`."""
+        """Cancel the job. Returns `"cancelled"` if it had not started and never will, or `"requested"` if it is running
+        and its handler is told to stop.
+
+        If it has ended, raises `WrongState`, or `NotFound` if it is gone."""
         return self._run(self._job.cancel(reason))
 
     def remove(self) -> None:
-        """Delete it, with all that belongs to it; a dead letter is discarded. A running job cannot be removed: cancel
-        it."""
+        """Delete the job with all that belongs to it; a dead letter is discarded. Raises `WrongState` while it runs:
+        cancel it first."""
         self._run(self._job.remove())
 
     def retry(self) -> None:
-        """Run it again after it has ended, with all its attempts: from its queue, if that keeps it, or from the dead
-        letters. Its log goes on; progress and errors begin anew. A parent that failed waits for its children that have
-        not succeeded, which run again with it."""
+        """Run the job again after it has ended, with all its attempts, whether its queue keeps it or it is a dead
+        letter.
+
+        Its log is kept; progress and errors start afresh. If it is a parent, its children that have not succeeded run
+        again first."""
         self._run(self._job.retry())
 
     def promote(self) -> None:
-        """Do not wait for its delay any longer."""
+        """Run a delayed job now."""
         self._run(self._job.promote())
 
     def update_data(self, data: Any) -> None:
-        """Replace its payload, checked as in `add`."""
+        """Replace the payload, which is checked as in `add`."""
         self._run(self._job.update_data(data))
 
     def set_priority(self, priority: int, *, lifo: bool = False) -> None:
-        """Move it within the line; only before it starts. Lower numbers run first, and jobs without a priority (0) run
-        before all of them, unless the queue is declared with `priority_first=True`."""
+        """Change the priority of a job that has not started.
+
+        Lower numbers run first. Jobs without a priority (0) run before all of them, unless the queue is declared with
+        `priority_first=True`."""
         self._run(self._job.set_priority(priority, lifo=lifo))
 
     def set_delay(self, delay: Duration) -> None:
-        """Let a delayed job wait for this long from now."""
+        """Make a delayed job wait for this long, counted from now."""
         self._run(self._job.set_delay(delay))
 
 
 class SyncQueue:
-    """A queue, for code that blocks; see `Queue`."""
+    """`Queue` with blocking methods."""
 
     def __init__(self, queue: Queue, run: RunBlocking) -> None:
         self._queue = queue
@@ -218,35 +236,36 @@ class SyncQueue:
     def add(self, job: str, data: Any = None, **options: Unpack[AddOptions]) -> "SyncJob[Any]": ...
 
     def add(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> "SyncJob[Any]":
-        """Store one job, by its handler or by its name. Returns once it is kept.
+        """Add one job, by its handler or by its name. Returns once the store has it.
 
-        Durations are seconds, a `timedelta`, or a text such as `"10m"`.
+        Durations are seconds, a `timedelta` or a string such as `"10m"`.
 
         Args:
             job: A handler of this queue, or the name of one.
-            data: The payload, as the handler declares it.
-            delay: Start it this long from now, not sooner.
-            at: Start it at this time, not sooner: a `datetime` with a time zone.
-            priority: From 1, the most urgent, to 2,097,151; 0 is none. Jobs without a priority run before those that
-                have one, unless the queue is declared with `priority_first=True`.
-            lifo: Put it in front of the jobs that wait.
-            job_id: An id of your own. While a job of that id exists, adding it again changes nothing; once it has ended
-                and is removed, which is at once by default, the id is free. For longer than that use `once`.
-            attempts: How often it is tried in all, in place of what the queue says.
-            backoff: How long it waits between attempts: `Fixed`, `Exponential`, or the name of a strategy.
-            retry: Both at once, and for which errors: a `Retry`.
-            timeout: How long an attempt may take; then it is stopped, and tried again.
-            expires: Do not start it later than this long from now.
-            keep_completed: Keep the job after it has completed: how many of them, or a `Keep`.
-            keep_failed: The same after it has failed for good. A failed job that is not kept becomes a dead letter.
-            result_ttl: For how long `job.result()` finds what it returned.
-            metadata: Fields that travel beside the payload, as `ctx.metadata`.
-            breaker: The circuit that it hangs on, by its key.
-            subject: Whom it is about, such as a tenant: run records, search and alerts go by it.
-            group: The group that it belongs to, which takes turns with the others of the queue.
-            dedup: At most one job per key: a `Dedup`.
-            once: A key: nothing is added if a job was added under it within `for_`, whatever became of that job since.
-            for_: For how long the key of `once` is taken, such as `"1d"`."""
+            data: The payload, of the type that the handler declares.
+            delay: Wait this long before starting the job.
+            at: Do not start the job before this time, a `datetime` with a time zone.
+            priority: A number from 1 (most urgent) to 2,097,151; 0 means none. Jobs without a priority run before jobs
+                with one, unless the queue is declared with `priority_first=True`.
+            lifo: Put the job in front of the jobs that are waiting.
+            job_id: An id of your own. While a job of that id exists, adding it again changes nothing. Once the job has
+                ended and is removed, which by default happens at once, the id is free again. For longer protection use
+                `once`.
+            attempts: How many attempts the job gets in all, overriding the queue's `retry`.
+            backoff: How long to wait between attempts: `Fixed`, `Exponential` or the name of a strategy.
+            retry: A `Retry`: attempts, backoff and which errors to retry, in one value.
+            timeout: Stop an attempt that takes longer than this. It counts as a failed attempt.
+            expires: Do not start the job later than this long from now.
+            keep_completed: Keep the job once it has completed: how many such jobs to keep, or a `Keep`.
+            keep_failed: The same for a job that has failed for good. If it is not kept, it becomes a dead letter.
+            result_ttl: How long `job.result()` can read the result.
+            metadata: Fields that travel with the payload; handlers read them as `ctx.metadata`.
+            breaker: The key of the circuit that the job depends on.
+            subject: What the job is about, such as a tenant. Run records, search and alerts can select by it.
+            group: The job's group, which takes turns with the other groups of the queue.
+            dedup: A `Dedup`: at most one job per key.
+            once: A key. Nothing is added if a job was added under it within `for_`, whatever has become of that job.
+            for_: How long the key of `once` stays taken, such as `"1d"`."""
         return self._sync(self._run(self._queue.add(job, data, **options)))
 
     @overload
@@ -256,8 +275,10 @@ class SyncQueue:
     def add_many(self, jobs: Iterable[Item]) -> "list[SyncJob[Any]]": ...
 
     def add_many(self, jobs: Iterable[Item]) -> "list[SyncJob[Any]]":
-        """Store many, as `(job, data)`, `(job, data, options)` or `queue.new(…)`. Up to 1,000 all or none; beyond
-        that in chunks, and `PartialAdd` names what is stored if one fails."""
+        """Add many jobs, given as `(job, data)`, `(job, data, options)` or `queue.new(…)`.
+
+        Up to 1,000 jobs are stored all or none. More are stored in chunks; if one fails, `PartialAdd` lists what was
+        stored."""
         return [self._sync(job) for job in self._run(self._queue.add_many(jobs))]
 
     @overload
@@ -270,7 +291,7 @@ class SyncQueue:
     def new(self, job: str, data: Any = None, **options: Unpack[AddOptions]) -> PreparedJob[Any]: ...
 
     def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> PreparedJob[Any]:
-        """A job made ready and checked, to be added later or with others. Its options are those of `add`."""
+        """Prepare and check a job without adding it, for a flow or for `add_many`. Takes the options of `add`."""
         return self._queue.new(job, data, **options)
 
     @overload
@@ -291,26 +312,31 @@ class SyncQueue:
     def add_and_wait(
         self, job: Any, data: Any = None, *, timeout: Duration = 30, **options: Unpack[WaitOptions]
     ) -> Any:
-        """Add a job and wait up to `timeout` for what its handler returns. Its options are those of `add`; the result
-        is kept for an hour."""
+        """Add a job, wait up to `timeout` for it to end, and return its result.
+
+        Takes the options of `add` and raises what `Job.result` raises. The result is kept for an hour unless you pass
+        `result_ttl`."""
         return self._run(self._queue.add_and_wait(job, data, timeout=timeout, **options))
 
     def counts(self) -> Counts:
-        """How many jobs are in each state, and whether the queue is paused."""
+        """Count the jobs in each state, and tell whether the queue is paused."""
         return self._run(self._queue.counts())
 
     def usage(self) -> Usage:
-        """About how many bytes the queue takes in its store."""
+        """Estimate how many bytes the queue takes in its store."""
         return self._run(self._queue.usage())
 
     def job(self, job_id: str) -> "SyncJob[Any] | None":
-        """A job by its id, or None. One that failed for good and is not kept is a dead letter: its state is `failed`,
-        and `dead_letter` names it."""
+        """Find a job by its id; None if there is none.
+
+        A job that failed for good and is not kept is found as a dead letter: its state is `failed`, and `dead_letter`
+        is the letter's id."""
         job = self._run(self._queue.job(job_id))
         return None if job is None else self._sync(job)
 
     def jobs(self, state: StateName | State, cursor: str | None = None, limit: int = 50) -> "Page[SyncJob[Any]]":
-        """A page of the jobs in a state: the next to run first, the last to end first."""
+        """Read a page of the jobs in a state: waiting jobs in the order in which they run, finished jobs newest
+        first."""
         page = self._run(self._queue.jobs(state, cursor, limit))
         return Page(tuple(self._sync(job) for job in page.items), page.cursor)
 
@@ -323,9 +349,10 @@ class SyncQueue:
         limit: int = 50,
         patience: Duration = PATIENCE,
     ) -> "SearchPage[SyncJob[Any]]":
-        """A page of the jobs in a state that the filter means, in the order of `jobs`. One call looks through 5,000 at
-        most, and for so many seconds: a page may be short, or empty, and still have a cursor to go on with. A walk over
-        all pages meets no job twice, and skips none that stays in the state."""
+        """Read a page of the jobs in a state that match a filter, in the order of `jobs`.
+
+        One call looks through at most 5,000 jobs and for at most `patience`, so a page may be short or even empty and
+        still have a cursor. Over all pages, no job appears twice, and no job that stays in the state is skipped."""
         page = self._run(self._queue.search(state, where, cursor=cursor, limit=limit, patience=patience))
         return SearchPage(tuple(self._sync(job) for job in page.items), page.cursor, page.looked)
 
@@ -337,13 +364,16 @@ class SyncQueue:
         cursor: str | None = None,
         patience: Duration = PATIENCE,
     ) -> MatchCount:
-        """How many jobs of a state the filter means: all at once where it asks for nothing, else of the next 5,000, or
-        of as many as can be looked at in so many seconds."""
+        """Count the jobs in a state that match a filter.
+
+        An empty filter counts all of them. Otherwise one call looks through at most 5,000 jobs and for at most
+        `patience`; continue with the cursor."""
         return self._run(self._queue.count(state, where, cursor=cursor, patience=patience))
 
     def failures(self, *, patience: Duration = PATIENCE) -> Failures:
-        """The failed jobs that are kept, put together by their error; of more than 2,000 the last, or as many as can be
-        looked at in so many seconds. Cancelled ones are looked at too, and left out."""
+        """Group the kept failed jobs by their error.
+
+        Looks at the latest 2,000, or at as many as it can within `patience`. Cancelled jobs are left out."""
         return self._run(self._queue.failures(patience=patience))
 
     def runs(
@@ -355,102 +385,117 @@ class SyncQueue:
         *,
         where: JobFilter = JobFilter(),
     ) -> SearchPage[RunRecord]:
-        """A page of run records, newest first: what is known of jobs that have ended, kept or not; of all, of those
-        about one subject, or of those that a filter means. A record has no payload: a key is looked for where the job
-        or its dead letter is kept, and `subject` is for the rest."""
+        """Read a page of run records, newest first: what is known of jobs that have ended, kept or not.
+
+        A record has no payload. If the filter asks for a payload key, only jobs are found that are kept or are dead
+        letters; prefer `subject`."""
         return self._run(self._queue.runs(status, cursor, limit, subject, where=where))
 
     def failures_in_a_row(self, subject: str) -> int:
-        """How many jobs about a subject have failed for good since the last that went well, as far as run records go
-        back: of a queue the last 1,000 that went well are known, and failures before all of these do not count."""
+        """Count the jobs about a subject that have failed for good since the last one that completed.
+
+        Only the latest 1,000 completed jobs of the queue are known; failures before these do not count."""
         return self._run(self._queue.failures_in_a_row(subject))
 
     def metrics(self, over: Range = "1h") -> QueueMetrics:
-        """Counts of now, and what happened in the last `1h`, `4h`, `12h`, `1d` or `7d`: what completed and failed, how
-        long jobs waited and ran, which names failed, in all and in at most 240 points. It is recorded whether jobs are
-        kept or not."""
+        """Read the counts of now, and what happened in the last `1h`, `4h`, `12h`, `1d` or `7d`.
+
+        That is: how many jobs completed and failed, how long they waited and ran, and which names failed, in total and
+        as at most 240 points. It is recorded whether jobs are kept or not."""
         return self._run(self._queue.metrics(over))
 
     def workers(self) -> list[WorkerRecord]:
-        """The workers that serve this queue now."""
+        """List the workers that serve this queue now."""
         return self._run(self._queue.workers())
 
     def settings(self) -> QueueSettings:
-        """What is set for the queue in the store, for every process."""
+        """Read the queue's settings in the store, which hold for every process."""
         return self._run(self._queue.settings())
 
     def declaration(self) -> QueueDeclaration | None:
-        """What the living workers of the queue declare in their code, the newest of them where they differ; None if
-        there are none. What is set in the store holds over it: see `settings`."""
+        """Read what the living workers of the queue declare in their code; None if there are none.
+
+        If they differ, this is what the newest declare. Settings in the store take precedence: see `settings`."""
         return self._run(self._queue.declaration())
 
     def why(self, job_id: str) -> Explanation:
-        """Why a job does not run, or what became of it: a sentence and the facts. `NotFound` if nothing is known."""
+        """Explain why a job does not run, or how it ended. Raises `NotFound` if nothing is known of it."""
         return self._run(self._queue.why(job_id))
 
     def stack(self, job_id: str, *, patience: Duration = 8) -> JobStack:
-        """Where a running job is now: its worker is asked, and answers within moments. `WrongState` if the job does not
-        run, or if its worker does not answer in time."""
+        """Ask the worker where a running job is now.
+
+        Raises `NotFound` if there is no such job, and `WrongState` if it is not running or its worker does not answer
+        within `patience`."""
         return self._run(self._queue.stack(job_id, patience=patience))
 
     def pause(self) -> None:
-        """Start nothing new, anywhere, until `resume()`. Running jobs go on, adds succeed."""
+        """Stop starting jobs, in every process, until `resume()`. Running jobs continue, and you can still add jobs."""
         self._run(self._queue.pause())
 
     def resume(self) -> None:
+        """Start jobs again after `pause()`."""
         self._run(self._queue.resume())
 
     def set_concurrency(self, limit: int | None) -> None:
-        """How many jobs may run at once over the whole fleet; None for no bound."""
+        """Limit how many jobs run at once in all processes together; None removes the limit."""
         self._run(self._queue.set_concurrency(limit))
 
     def set_rate_limit(self, limit: RateLimit | None) -> None:
-        """How many may start in a time over the whole fleet, instead of what the code says; None to take it back."""
+        """Limit how many jobs start within a time in all processes together, overriding the code; None restores what
+        the code declares."""
         self._run(self._queue.set_rate_limit(limit))
 
     def drain(self, *, delayed: Literal["keep", "remove"] = "keep") -> int:
-        """Remove what has not started. How many that were."""
+        """Remove the jobs that have not started; delayed jobs only with `delayed="remove"`. Returns how many."""
         return self._run(self._queue.drain(delayed=delayed))
 
     def clean(
         self, state: StateName | State = "completed", *, older_than: Duration = 0, limit: int | None = None
     ) -> int:
-        """Remove jobs of a state that are older than this, oldest first. How many that were."""
+        """Remove jobs that have been in a state for longer than `older_than`, oldest first. Returns how many."""
         return self._run(self._queue.clean(state, older_than=older_than, limit=limit))
 
     def obliterate(self, *, force: bool = False) -> int:
-        """Remove the queue with everything in it; while jobs run only by force. How many jobs that were."""
+        """Remove the queue with everything in it. Returns how many jobs that were.
+
+        Raises `WrongState` while jobs are running, unless you pass `force=True`."""
         return self._run(self._queue.obliterate(force=force))
 
     def retry(self, job_id: str) -> None:
-        """Run a job again that has ended, with all its attempts: one that the queue keeps, or a dead letter. Its log
-        goes on; progress and errors begin anew."""
+        """Run a job again that has ended, with all its attempts, whether the queue keeps it or it is a dead letter.
+
+        Its log is kept; progress and errors start afresh. Raises `WrongState` if it has not ended, and `NotFound` if it
+        is gone."""
         self._run(self._queue.retry(job_id))
 
     def retry_failed(self) -> int:
-        """Run all failed jobs again: those that the queue keeps, and its dead letters. How many that were. Cancelled
-        jobs are left, and so is a dead letter whose payload is not what its handler takes."""
+        """Run all failed jobs again, those that the queue keeps and its dead letters. Returns how many.
+
+        Leaves out cancelled jobs, and dead letters whose payload no longer fits their handler."""
         return self._run(self._queue.retry_failed())
 
     def cancel_all(
         self, state: StateName | State, where: JobFilter = JobFilter(), *, reason: str = "No reason provided"
     ) -> CancelCounts:
-        """Cancel the jobs of a state that the filter means: those that have not started never will, running ones are
-        asked to stop. What comes to the state meanwhile is left alone, as by `JobFilter(until=…)`."""
+        """Cancel the jobs in a state that match a filter.
+
+        Jobs that have not started never will; running jobs are asked to stop. Jobs that enter the state during the call
+        are left alone."""
         return self._run(self._queue.cancel_all(state, where, reason=reason))
 
     def scoped(self, **metadata: Any) -> "SyncQueue":
-        """The same queue for one actor, request or tenant: these fields travel beside every payload added here."""
+        """The same queue, but every job added through it gets these metadata fields, such as the user."""
         return SyncQueue(self._queue.scoped(**metadata), self._run)
 
     @property
     def schedules(self) -> "SyncSchedules":
-        """The schedules in the store: to look at, and to make and change at run time."""
+        """The schedules in the store: list them, and create, change or remove them at run time."""
         return SyncSchedules(self._queue.schedules, self._run)
 
     @property
     def groups(self) -> "SyncGroups":
-        """The groups of this queue: to look at, to pause, and to give limits at run time."""
+        """The groups of this queue: look at them, pause them, and limit them at run time."""
         return SyncGroups(self._queue.groups, self._run)
 
     @overload
@@ -460,7 +505,7 @@ class SyncQueue:
     def task(self, handler: RawHandler[R]) -> "SyncTask[Any, R]": ...
 
     def task(self, handler: Any) -> "SyncTask[Any, Any]":
-        """One of this queue's handlers, bound to it; see `Queue.task`."""
+        """Bind a handler to this queue; see `Queue.task`."""
         return SyncTask(self._queue.task(handler), self._run)
 
     def _sync(self, job: Job[S]) -> SyncJob[S]:
@@ -468,7 +513,7 @@ class SyncQueue:
 
 
 class SyncTask(Generic[D, R]):
-    """A task, for code that blocks; see `Task`."""
+    """`Task` with blocking methods."""
 
     def __init__(self, task: Task[D, R], run: RunBlocking) -> None:
         self._task = task
@@ -488,39 +533,42 @@ class SyncTask(Generic[D, R]):
     def add(self, data: D, **options: Unpack[AddOptions]) -> "SyncJob[R]": ...
 
     def add(self, data: Any = None, **options: Unpack[AddOptions]) -> "SyncJob[Any]":
-        """Store one job. Returns once it is kept.
+        """Add one job. Returns once the store has it.
 
-        Durations are seconds, a `timedelta`, or a text such as `"10m"`.
+        Durations are seconds, a `timedelta` or a string such as `"10m"`.
 
         Args:
-            data: The payload, as the handler declares it.
-            delay: Start it this long from now, not sooner.
-            at: Start it at this time, not sooner: a `datetime` with a time zone.
-            priority: From 1, the most urgent, to 2,097,151; 0 is none. Jobs without a priority run before those that
-                have one, unless the queue is declared with `priority_first=True`.
-            lifo: Put it in front of the jobs that wait.
-            job_id: An id of your own. While a job of that id exists, adding it again changes nothing; once it has ended
-                and is removed, which is at once by default, the id is free. For longer than that use `once`.
-            attempts: How often it is tried in all, in place of what the queue says.
-            backoff: How long it waits between attempts: `Fixed`, `Exponential`, or the name of a strategy.
-            retry: Both at once, and for which errors: a `Retry`.
-            timeout: How long an attempt may take; then it is stopped, and tried again.
-            expires: Do not start it later than this long from now.
-            keep_completed: Keep the job after it has completed: how many of them, or a `Keep`.
-            keep_failed: The same after it has failed for good. A failed job that is not kept becomes a dead letter.
-            result_ttl: For how long `job.result()` finds what it returned.
-            metadata: Fields that travel beside the payload, as `ctx.metadata`.
-            breaker: The circuit that it hangs on, by its key.
-            subject: Whom it is about, such as a tenant: run records, search and alerts go by it.
-            group: The group that it belongs to, which takes turns with the others of the queue.
-            dedup: At most one job per key: a `Dedup`.
-            once: A key: nothing is added if a job was added under it within `for_`, whatever became of that job since.
-            for_: For how long the key of `once` is taken, such as `"1d"`."""
+            data: The payload, of the type that the handler declares.
+            delay: Wait this long before starting the job.
+            at: Do not start the job before this time, a `datetime` with a time zone.
+            priority: A number from 1 (most urgent) to 2,097,151; 0 means none. Jobs without a priority run before jobs
+                with one, unless the queue is declared with `priority_first=True`.
+            lifo: Put the job in front of the jobs that are waiting.
+            job_id: An id of your own. While a job of that id exists, adding it again changes nothing. Once the job has
+                ended and is removed, which by default happens at once, the id is free again. For longer protection use
+                `once`.
+            attempts: How many attempts the job gets in all, overriding the queue's `retry`.
+            backoff: How long to wait between attempts: `Fixed`, `Exponential` or the name of a strategy.
+            retry: A `Retry`: attempts, backoff and which errors to retry, in one value.
+            timeout: Stop an attempt that takes longer than this. It counts as a failed attempt.
+            expires: Do not start the job later than this long from now.
+            keep_completed: Keep the job once it has completed: how many such jobs to keep, or a `Keep`.
+            keep_failed: The same for a job that has failed for good. If it is not kept, it becomes a dead letter.
+            result_ttl: How long `job.result()` can read the result.
+            metadata: Fields that travel with the payload; handlers read them as `ctx.metadata`.
+            breaker: The key of the circuit that the job depends on.
+            subject: What the job is about, such as a tenant. Run records, search and alerts can select by it.
+            group: The job's group, which takes turns with the other groups of the queue.
+            dedup: A `Dedup`: at most one job per key.
+            once: A key. Nothing is added if a job was added under it within `for_`, whatever has become of that job.
+            for_: How long the key of `once` stays taken, such as `"1d"`."""
         return self._sync(self._run(self._task.add(data, **options)))
 
     def add_many(self, payloads: Iterable[D], **options: Unpack[AddOptions]) -> "list[SyncJob[R]]":
-        """Store a job for each payload, all with the same options, which are those of `add`. Up to 1,000 all or none;
-        beyond that in chunks, and `PartialAdd` names what is stored if one fails."""
+        """Add one job per payload, all with the same options, which are those of `add`.
+
+        Up to 1,000 jobs are stored all or none. More are stored in chunks; if one fails, `PartialAdd` lists what was
+        stored."""
         return [self._sync(job) for job in self._run(self._task.add_many(payloads, **options))]
 
     @overload
@@ -530,7 +578,7 @@ class SyncTask(Generic[D, R]):
     def new(self, data: D, **options: Unpack[AddOptions]) -> PreparedJob[R]: ...
 
     def new(self, data: Any = None, **options: Unpack[AddOptions]) -> PreparedJob[Any]:
-        """A job made ready and checked, for a flow or to be added with others. Its options are those of `add`."""
+        """Prepare and check a job without adding it, for a flow or for `add_many`. Takes the options of `add`."""
         return self._task.new(data, **options)
 
     @overload
@@ -540,8 +588,10 @@ class SyncTask(Generic[D, R]):
     def add_and_wait(self, data: D, *, timeout: Duration = 30, **options: Unpack[WaitOptions]) -> R: ...
 
     def add_and_wait(self, data: Any = None, *, timeout: Duration = 30, **options: Unpack[WaitOptions]) -> Any:
-        """Add a job and wait up to `timeout` for what its handler returns. Its options are those of `add`; the result
-        is kept for an hour."""
+        """Add a job, wait up to `timeout` for it to end, and return its result.
+
+        Takes the options of `add` and raises what `Job.result` raises. The result is kept for an hour unless you pass
+        `result_ttl`."""
         return self._run(self._task.add_and_wait(data, timeout=timeout, **options))
 
     def _sync(self, job: Job[S]) -> SyncJob[S]:
@@ -549,7 +599,7 @@ class SyncTask(Generic[D, R]):
 
 
 class SyncSchedules:
-    """The schedules of a queue, for code that blocks; see `QueueSchedules`."""
+    """`QueueSchedules` with blocking methods."""
 
     def __init__(self, schedules: QueueSchedules, run: RunBlocking) -> None:
         self._schedules = schedules
@@ -562,35 +612,37 @@ class SyncSchedules:
         data: T | None = None,
         **options: Unpack[Timing],
     ) -> ScheduleRecord:
-        """Make a schedule, or change it; the same twice changes nothing. Its options are those of `Queue.schedule`."""
+        """Create or change a schedule. Calling it again with the same options changes nothing. Takes the options of
+        `Queue.schedule`."""
         return self._run(self._schedules.put(schedule_id, job, data, **options))
 
     def get(self, schedule_id: str) -> ScheduleRecord:
-        """One schedule; `NotFound` if there is no such."""
+        """Read a schedule. Raises `NotFound` if there is none."""
         return self._run(self._schedules.get(schedule_id))
 
     def list(self, cursor: str | None = None, limit: int = 100) -> Page[ScheduleRecord]:
-        """A page of schedules, by their ids."""
+        """Read a page of schedules, in the order of their ids."""
         return self._run(self._schedules.list(cursor, limit))
 
     def upcoming(self, schedule_id: str, count: int = 10) -> Sequence[datetime]:
-        """The times of the next runs."""
+        """List the times of the next runs."""
         return self._run(self._schedules.upcoming(schedule_id, count))
 
     def run_now(self, schedule_id: str) -> "SyncJob[Any]":
-        """Add one job as the schedule would, beside its own runs."""
+        """Add one job as the schedule would, in addition to its own runs."""
         return self._sync(self._run(self._schedules.run_now(schedule_id)))
 
     def pause(self, schedule_id: str) -> None:
-        """Make no more runs until `resume`; what runs goes on."""
+        """Stop making runs until `resume`. A job that is already running continues."""
         self._run(self._schedules.pause(schedule_id))
 
     def resume(self, schedule_id: str) -> None:
-        """Go on with the next run that is still to come."""
+        """Make runs again, starting with the next one that is still to come."""
         self._run(self._schedules.resume(schedule_id))
 
     def remove(self, schedule_id: str) -> bool:
-        """Remove a schedule, and its run that has not started. False if there was none. A job may remove its own."""
+        """Remove a schedule and its run that has not started. Returns False if there was none. A job may remove its own
+        schedule."""
         return self._run(self._schedules.remove(schedule_id))
 
     def _sync(self, job: Job[S]) -> SyncJob[S]:
@@ -598,31 +650,34 @@ class SyncSchedules:
 
 
 class SyncGroups:
-    """The groups of a queue, for code that blocks; see `QueueGroups`."""
+    """`QueueGroups` with blocking methods."""
 
     def __init__(self, groups: QueueGroups, run: RunBlocking) -> None:
         self._groups = groups
         self._run = run
 
     def list(self, cursor: str | None = None, limit: int = 100) -> Page[GroupRecord]:
-        """A page of those that have jobs which have not ended, or limits of their own, by their names."""
+        """Read a page of groups that have unfinished jobs or limits of their own, in the order of their names."""
         return self._run(self._groups.list(cursor, limit))
 
     def get(self, group: str) -> GroupRecord:
-        """One of them; one that nothing is known of has no jobs, and the queue's limits."""
+        """Read one group. An unknown one has no jobs, and the limits of the queue."""
         return self._run(self._groups.get(group))
 
     def pause(self, group: str) -> GroupRecord:
-        """Start nothing more of this group, anywhere, until `resume(group)`. What runs goes on, adds succeed."""
+        """Stop starting jobs of this group, in every process, until `resume(group)`. Running jobs continue, and you can
+        still add jobs."""
         return self._run(self._groups.pause(group))
 
     def resume(self, group: str) -> GroupRecord:
+        """Start jobs of this group again after `pause(group)`."""
         return self._run(self._groups.resume(group))
 
     def set(self, group: str, **limits: Unpack[GroupOptions]) -> GroupRecord:
-        """Give one group limits of its own. What is not named stays as it is."""
+        """Give one group limits of its own. Limits that you do not name stay as they are."""
         return self._run(self._groups.set(group, **limits))
 
     def set_all(self, limits: GroupLimits | None) -> GroupLimits:
-        """What holds for each group, instead of what the code says; None takes that back. What then holds."""
+        """Set the limits of each group, overriding the code; None restores what the code declares. Returns the limits
+        that now hold."""
         return self._run(self._groups.set_all(limits))

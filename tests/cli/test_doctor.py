@@ -94,7 +94,7 @@ def test_settings_are_told_of_and_left_to_people(toril: Toril, server: RedisServ
         server.tell("CONFIG", "SET", "appendonly", "yes")
 
     assert [(each["code"], each["severity"], each["repairable"]) for each in found] == [("persistence", "error", False)]
-    assert "Not for --repair: nothing is written to disk" in told
+    assert "Not for --repair: the server writes nothing to disk" in told
     assert documents(as_json) == found
 
 

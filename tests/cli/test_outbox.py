@@ -35,7 +35,7 @@ def test_what_waits_is_listed_handed_over_and_what_cannot_be_is_shown(toril: Tor
     assert [(row["job_id"], row["state"]) for row in before] == [("good", "waiting"), ("bad", "waiting")]
     assert told == "1 handed over.\n"
     assert (left["job_id"], left["state"], left["queue"]) == ("bad", "refused", "mail")
-    assert "no job that this version knows" in left["error"]
+    assert "cannot read the stored job" in left["error"]
     assert job is not None
     assert job.data == {"order": 7}
 
@@ -48,7 +48,7 @@ def test_what_was_refused_is_tried_again_when_asked(toril: Toril, url: str, outb
 
     assert "refused" in toril("outbox", "list", OUTBOX).stdout
     assert toril("outbox", "retry", OUTBOX, "2").stdout == "1 will be tried again.\n"
-    assert "no row 2 was refused" in toril("outbox", "retry", OUTBOX, "2", code=1).stderr
+    assert "there is no refused row 2" in toril("outbox", "retry", OUTBOX, "2", code=1).stderr
     assert toril("outbox", "relay", OUTBOX, "--once").stdout == "1 handed over.\n"
     assert "Nothing is in the outbox." in toril("outbox", "list", OUTBOX).stderr
 
@@ -57,7 +57,7 @@ def test_what_is_no_outbox_is_said_in_a_line(toril: Toril, folder: Path) -> None
     assert "unable to open" in toril("outbox", "list", "sqlite:///none.db", code=1).stderr
     (folder / "empty.db").touch()
     assert "toril outbox create URL" in toril("outbox", "list", "sqlite:///empty.db", code=1).stderr
-    assert "is neither" in toril("outbox", "list", "mysql://host/db", code=2).stderr
+    assert "must be postgresql://" in toril("outbox", "list", "mysql://host/db", code=2).stderr
     assert not (folder / "none.db").exists()
 
 

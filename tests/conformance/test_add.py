@@ -221,7 +221,7 @@ async def test_a_full_queue_refuses_the_whole_batch(engine: Store) -> None:
     await engine.configure("q", [SetMaxWaiting(3)])
     await add(engine, NewJob(name="a"), NewJob(name="b", delay=1000))
 
-    with pytest.raises(QueueFull, match="'q' may hold 3 waiting jobs and has 2; 2 more were refused"):
+    with pytest.raises(QueueFull, match="'q' has 2 of at most 3 waiting jobs; 2 more do not fit"):
         await add(engine, NewJob(name="c"), NewJob(name="d"))
 
     counts = await engine.counts("q")

@@ -172,15 +172,15 @@ BY_CURSOR: dict[str, Method] = {
 async def test_a_cursor_that_was_never_given_out_is_refused(store: Store) -> None:
     odd = ("", "abc", "0-0", "$", "1.2", "1.2.3.4.5", "1\n", " 1", "1e3", "0x1", "\ud800", "9" * 10_000)
     like_numbers = ("--5", "0.--5.1.1", "9" * 19, f"0.{'9' * 19}.1.1", "9" * 20, "٣", 5)
-    await all_refuse(store, BY_CURSOR, (*odd, *like_numbers), InvalidOption, "is not a cursor")
+    await all_refuse(store, BY_CURSOR, (*odd, *like_numbers), InvalidOption, "unknown cursor|is not from a page")
 
 
 @pytest.mark.covers("B69")
 async def test_a_state_that_does_not_exist_is_refused(store: Store) -> None:
     for queue in ("q", "never"):
-        with pytest.raises(InvalidOption, match=r"there are .* jobs, and no 'gone' ones"):
+        with pytest.raises(InvalidOption, match=r"'gone' must be one of "):
             await store.page(queue, "gone")  # type: ignore[arg-type]
-        with pytest.raises(InvalidOption, match="there are completed, failed, cancelled jobs, and no 'gone' ones"):
+        with pytest.raises(InvalidOption, match="'gone' must be one of completed, failed, cancelled"):
             await store.runs(queue, "gone")  # type: ignore[arg-type]
 
 
@@ -194,7 +194,7 @@ async def test_a_cursor_belongs_to_its_state(store: Store) -> None:
 
     assert cursor is not None
     for state in set(State) - {State.WAITING}:
-        with pytest.raises(InvalidOption, match="is not a cursor"):
+        with pytest.raises(InvalidOption, match=r"cursor .* is not from a page|unknown cursor "):
             await store.page("q", state, cursor=cursor)
 
 
@@ -242,7 +242,7 @@ async def test_clean_removes_neither_running_jobs_nor_unknown_ones(store: Store)
     states: list[Any] = [State.ACTIVE, State.WAITING_CHILDREN, "gone"]
     async with unchanged(store):
         for state in states:
-            with pytest.raises(InvalidOption, match=f"clean removes .* jobs, not {state} ones"):
+            with pytest.raises(InvalidOption, match=f"clean removes .* jobs, not {state} jobs"):
                 await store.clean("q", state=state, grace=0)
 
 

@@ -213,7 +213,7 @@ async def test_a_load_for_one_store_is_not_given_to_another(ends: tuple[Store, S
     load = await packed(source, target, TransferPart.JOBS)
     assert load is not None
 
-    with pytest.raises(WrongState, match="finish that one first"):
+    with pytest.raises(WrongState, match="finish it first"):
         await source.transfers.export_batch(TransferPart.JOBS, "q", to="elsewhere", mark="m")
 
 

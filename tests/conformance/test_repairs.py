@@ -240,9 +240,9 @@ async def test_only_what_is_not_quick_counts_and_says_what_it_left_out(sqlite: S
     whole = await doctor.part(patience=10**6, quick=False)
 
     (unread,) = quick.items
-    assert "nor were its jobs counted" in unread.summary
+    assert "and its jobs were not counted" in unread.summary
     assert [finding.code for finding in whole.items] == ["wrong_count", "wrong_count", "unread"]
-    assert "not read through" in whole.items[-1].summary
+    assert "not checked for damage" in whole.items[-1].summary
     assert "counted" not in whole.items[-1].summary
 
 
@@ -403,7 +403,7 @@ async def test_jobs_that_cannot_be_read_are_told_of_until_they_have_ended(engine
     assert set(await in_parts(engine)) == set(found)
     assert [(each.code, each.severity, each.fault) for each in found] == [("unreadable_job", "warning", None)] * 2
     assert sorted(each.summary for each in found) == [
-        f"queue 'q': the options of job {identity!r} cannot be read, so it will fail unrun"
+        f"queue 'q': the options of job {identity!r} cannot be read, so it will fail unstarted"
         for identity in ("later", "odd")
     ]
 

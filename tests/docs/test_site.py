@@ -43,9 +43,9 @@ def test_the_site_builds_strictly_and_fetches_nothing(tmp_path: Path) -> None:
     assert len(pages) > 30
     assert [page.name for page in pages if fetched.search(page.read_text("utf-8"))] == []
     reference = re.sub(r"<[^>]+>", "", (tmp_path / "api.html").read_text("utf-8"))
-    assert "what its handler returns. Its options are those of add" in reference
+    assert "Takes the options of add and raises what Job.result raises." in reference
     assert re.search(r"App\(\s*url: str \| None = None", reference), "constructors are shown"
-    assert "Start it this long from now, not sooner." in reference, "and what each option is for"
+    assert "Wait this long before starting the job." in reference, "and what each option is for"
     assert not re.search(r"Bases:|\bFailing\b|\bFlowing\b", reference), "and no private bases"
     assert (tmp_path / "llms.txt").exists()
     assert (tmp_path / "llms-full.txt").read_text("utf-8") == assistants.full()

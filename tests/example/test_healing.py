@@ -117,7 +117,7 @@ async def test_a_lost_job_lets_its_stage_begin_anew_unless_the_mailbox_has_moved
     await _mailbox("another's", stage="list", holder="6", fence=4)
     await database.run(lambda db: db.execute("INSERT INTO to_import VALUES ('importing', 'm1', '2')"))
     names = ("listing", "importing", "done", "taken over", "another's")
-    ((_, when),) = polling_sync.lease_hooks
+    ((_, when),) = polling_sync.handlers.lease_lost_hooks
     assert when is not None
     lost = [
         Job[Any](polling_sync, str(number), "import_messages", Poll(mailbox=name), fence=4)

@@ -108,7 +108,7 @@ async def test_detected_damage_never_starts_silently(filled: Path) -> None:
         file.seek((root - 1) * PAGE)
         file.write(b"\xff" * PAGE)
 
-    with pytest.raises(EngineUnusable, match=r"jobs\.db' is damaged .*: nothing was changed; keep a copy"):
+    with pytest.raises(EngineUnusable, match=r"jobs\.db' is damaged .*\. Nothing was changed; keep a copy"):
         await opened(filled)
 
 
@@ -116,7 +116,7 @@ async def test_detected_damage_never_starts_silently(filled: Path) -> None:
 async def test_a_text_file_is_no_store(database: Path) -> None:
     database.write_text("Dear diary, " * 100)
 
-    with pytest.raises(EngineUnusable, match=r"jobs\.db' is no SQLite database"):
+    with pytest.raises(EngineUnusable, match=r"jobs\.db' is not a SQLite database"):
         await opened(database)
 
     assert database.read_text() == "Dear diary, " * 100
@@ -132,7 +132,7 @@ async def test_the_database_of_another_program_is_refused(database: Path, tables
             connection.execute(f"CREATE TABLE theirs{number} (x)")
     before = fingerprint(database)
 
-    with pytest.raises(EngineUnusable, match=r"jobs\.db' is a database of another program"):
+    with pytest.raises(EngineUnusable, match=r"jobs\.db' belongs to another program"):
         await opened(database)
 
     assert fingerprint(database) == before
@@ -158,7 +158,7 @@ async def test_a_log_whose_file_is_gone_is_not_thrown_away(filled: Path, loss: s
     if loss == "emptied":
         filled.touch()
 
-    with pytest.raises(EngineUnusable, match=r"is empty or gone, but its log .* is there"):
+    with pytest.raises(EngineUnusable, match=r"is empty or missing, but its write-ahead log .* exists"):
         await opened(filled)
 
     assert log.read_bytes() == before
@@ -174,6 +174,6 @@ async def test_records_that_contradict_each_other_are_an_error_at_once(tmp_path:
         file.commit()
 
     async with App(f"sqlite:///{path}") as app:
-        with pytest.raises(EngineUnusable, match="contradict each other"):
+        with pytest.raises(EngineUnusable, match="is inconsistent"):
             await app.queue("q").add("n")
         assert (await app.queue("q").counts()).waiting == 1

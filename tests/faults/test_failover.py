@@ -164,12 +164,12 @@ async def test_a_sentinel_that_is_away_is_passed_over(servers: Pair) -> None:
 
 
 async def test_a_service_that_no_sentinel_knows_is_named(servers: Pair) -> None:
-    with pytest.raises(EngineRefused, match="watches over no service 'other': mend the URL"):
+    with pytest.raises(EngineRefused, match="does not know the service 'other'; correct the URL"):
         await connect(servers.url.replace("/toril/", "/other/")).open()
 
 
 async def test_a_server_that_is_no_sentinel_is_named(servers: Pair) -> None:
-    with pytest.raises(EngineRefused, match="is no Sentinel: write redis:// for a server itself"):
+    with pytest.raises(EngineRefused, match="is not a Sentinel; use redis:// for a single server"):
         await connect(f"redis+sentinel://127.0.0.1:{servers.servers[0].port}/toril").open()
 
 

@@ -33,5 +33,5 @@ def test_a_store_in_memory_refuses_to_serve_a_fork(children: Children, logs: Pat
     assert children.start("orphan", log=logs / "orphan.log").ended() == 0
 
     (refusal,) = subjects(logs / "orphan.log", "refused")
-    assert refusal == "a store in memory belongs to the process that opened it, and this is a fork of that"
+    assert refusal == "an in-memory store cannot be used in a forked process, only in the one that opened it"
     assert subjects(logs / "orphan.log", "waiting") == ["2"]

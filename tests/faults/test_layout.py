@@ -25,7 +25,7 @@ async def test_a_newer_layout_is_refused_and_left_alone(database: Path, log: str
         connection.execute("PRAGMA user_version = 999")
         before = Path(f"{database}{log}").read_bytes()
 
-        with pytest.raises(EngineUnusable, match=r"has layout 999 and this Toril knows up to \d+: upgrade Toril"):
+        with pytest.raises(EngineUnusable, match=r"has layout version 999; .*supports up to"):
             await opened(database)
 
         assert Path(f"{database}{log}").read_bytes() == before
@@ -40,7 +40,7 @@ async def test_a_file_that_was_upgraded_under_us_is_not_downgraded(
         connection.execute("PRAGMA user_version = 999")
     monkeypatch.setattr(file.SqliteDatabase, "_check", lambda *_: None)  # it was not so yet when we looked
 
-    with pytest.raises(EngineUnusable, match="upgrade Toril"):
+    with pytest.raises(EngineUnusable, match="Upgrade Toril"):
         await opened(database)
 
     assert _version(database) == 999

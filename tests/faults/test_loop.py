@@ -49,7 +49,7 @@ async def test_a_closed_store_says_so(database: Path) -> None:
         lambda: engine.recover("q"),
     ]  # fmt: skip
     for call in calls:
-        with pytest.raises(Closed, match=r"is not open; open it first, or it was closed"):
+        with pytest.raises(Closed, match=r"is not open; open it with `async with app:`"):
             await call()
     assert not (await engine.health()).ok
 

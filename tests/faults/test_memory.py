@@ -20,7 +20,7 @@ async def test_closing_it_with_unfinished_jobs_warns_of_their_number() -> None:
     await engine.add("b", [NewJob(name="n", delay=1000), NewJob(name="n", priority=1)])
     await claim(engine, 1, queue="a")
 
-    with pytest.warns(RuntimeWarning, match="a store in memory was closed with 5 unfinished jobs, which are gone"):
+    with pytest.warns(RuntimeWarning, match="5 unfinished jobs were lost when the in-memory store was closed"):
         await engine.close()
 
 

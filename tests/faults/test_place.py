@@ -64,7 +64,7 @@ def test_a_network_filesystem_is_refused_unless_it_is_allowed(
 ) -> None:
     monkeypatch.setattr(place, "filesystem_of", lambda _: kind)
 
-    with pytest.raises(EngineUnusable, match=f"lies on {kind}, where SQLite's locks are not safe"):
+    with pytest.raises(EngineUnusable, match=f"is on {kind}, where SQLite's locks are not safe"):
         check_file(parse(f"sqlite:///{tmp_path}/jobs.db"))
     check_file(parse(f"sqlite:///{tmp_path}/jobs.db?network=allow"))
 
@@ -75,7 +75,7 @@ def test_a_link_is_judged_by_where_it_leads(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "jobs.db").symlink_to(tmp_path / "far" / "jobs.db")
     monkeypatch.setattr(place, "filesystem_of", lambda folder: "nfs" if folder.name == "far" else "ext4")
 
-    with pytest.raises(EngineUnusable, match="lies on nfs"):
+    with pytest.raises(EngineUnusable, match="is on nfs"):
         check_file(parse(f"sqlite:///{tmp_path}/jobs.db"))
 
 
@@ -204,7 +204,7 @@ async def test_a_file_that_goes_away_is_noticed_within_a_second(
     for refused in (
         lambda: engine.add("q", [NewJob(name="n")]), lambda: engine.counts("q"), lambda: engine.wait(["q"], timeout=0),
     ):  # fmt: skip
-        with pytest.raises(EngineUnavailable, match=r"is gone|was replaced|was removed or replaced"):
+        with pytest.raises(EngineUnavailable, match=r"was removed while in use|was replaced|was removed or replaced"):
             await refused()
     assert not (await engine.health()).ok
 
@@ -237,9 +237,9 @@ def public() -> Iterator[Path]:
 
 @pytest.mark.covers("F103")
 @pytest.mark.parametrize(("mode", "file_mode", "complaint"), [
-    (0o555, None, "cannot be written by this user"),
-    (0o555, 0o666, "cannot be written by this user"),
-    (0o777, 0o400, "cannot be read and written by this user"),
+    (0o555, None, "is not writable by this user"),
+    (0o555, 0o666, "is not writable by this user"),
+    (0o777, 0o400, "is not readable and writable by this user"),
     (0o600, None, "cannot be"),
 ])  # fmt: skip
 def test_missing_rights_are_named(
@@ -296,4 +296,4 @@ async def test_other_users_cannot_open_a_file_unless_they_may(children: Children
     await store.close()
 
     (message,) = subjects(log, "EngineUnusable")
-    assert "cannot be read and written by this user" in message
+    assert "is not readable and writable by this user" in message

@@ -74,7 +74,7 @@ async def test_an_add_that_no_replica_confirms_is_uncertain_and_can_be_made_agai
 
     assert raised.value.job_ids == ("order-1",)
     assert "is stored" in str(raised.value)
-    assert "adding again with the same job_id is safe" in str(raised.value)
+    assert "it is safe to add it again with the same job_id" in str(raised.value)
 
     servers[1].signal(signal.SIGCONT)
     (again,) = await engine.add("q", [job], call=Call("producer", 2))
@@ -130,7 +130,7 @@ async def test_a_control_that_no_replica_confirms_is_not_known_to_have_happened(
     servers: tuple[RedisServer, RedisServer], hasty: RedisEngine, engine: RedisEngine
 ) -> None:
     servers[1].signal(signal.SIGSTOP)
-    with pytest.raises(EngineUnavailable, match=r"only 0 of 1 replicas have confirmed it within 0\.2 s"):
+    with pytest.raises(EngineUnavailable, match=r"only 0 of 1 replicas confirmed it within 0\.2 s"):
         await hasty.configure("q", [Pause()], call=CALL)
 
     servers[1].signal(signal.SIGCONT)
@@ -154,5 +154,5 @@ async def test_an_app_asks_for_it_by_name(servers: tuple[RedisServer, RedisServe
 
 
 def test_a_file_has_no_replicas() -> None:
-    with pytest.raises(InvalidOption, match="durability='replicated' is for Redis: sqlite:// has no replicas"):
+    with pytest.raises(InvalidOption, match="durability='replicated' works with Redis only; sqlite:// has no replicas"):
         App("sqlite:///jobs.db", durability="replicated")

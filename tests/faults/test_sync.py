@@ -44,7 +44,7 @@ async def test_a_failed_sync_is_never_answered_with_success(
     await add(engine, "before")
     disk.failing, disk.effect = 1, effect
 
-    with pytest.raises(EngineUnavailable, match="did not take the step: disk I/O error"):
+    with pytest.raises(EngineUnavailable, match=r"could not complete the operation on .*: disk I/O error"):
         await add(engine, "unknown")
     await add(engine, "after")
 
@@ -98,7 +98,7 @@ async def test_after_two_failures_no_work_is_handed_out_until_a_probe_succeeds(
     recovered = await claim(engine)
 
     assert not health.ok
-    assert "3 commits in a row have failed" in health.detail
+    assert "the last 3 commits failed" in health.detail
     assert (counts.active, claims_tried) == (0, [])
     assert [job.lease.id for job in recovered.jobs] == ["job"]
     assert (await engine.health()).ok

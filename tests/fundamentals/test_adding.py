@@ -247,9 +247,9 @@ async def test_add_and_wait_of_a_job_that_fails_raises_its_reason(app: App) -> N
 async def test_a_wait_that_takes_too_long_ends_and_the_job_goes_on(app: App, queue: Queue) -> None:
     job = await queue.add("send")
 
-    with pytest.raises(TimeoutError, match=rf"job {job.id} has not ended within 0\.05 s"):
+    with pytest.raises(TimeoutError, match=rf"job {job.id} did not end within 0\.05 s"):
         await job.result(0.05)
-    with pytest.raises(TimeoutError, match=r"has not ended within 0\.05 s"):
+    with pytest.raises(TimeoutError, match=r"did not end within 0\.05 s"):
         await queue.add_and_wait("send", timeout=0.05)
     assert (await queue.counts()).waiting == 2
 
@@ -282,7 +282,7 @@ async def test_without_a_lifetime_a_short_result_is_told_by_the_run_record_and_a
 
     assert (await short.result(5), await nothing.result(5)) == ("short", None)
     with pytest.raises(
-        ResultGone, match=f"job {long.id} has ended and its result was not kept; add it with result_ttl"
+        ResultGone, match=f"job {long.id} has ended, but its result was not kept; add the job with result_ttl"
     ):
         await long.result(5)
 

@@ -241,7 +241,7 @@ def _loud() -> Exception:
 
 
 @pytest.mark.parametrize(("error", "reason"), [
-    (SystemExit(3), "3"), (_Mute(), "_Mute (its message could not be made)"),
+    (SystemExit(3), "3"), (_Mute(), "_Mute (its message cannot be read)"),
     (KeyboardInterrupt(), "KeyboardInterrupt"), (_loud(), "xxx"),
 ], ids=["exit", "mute", "interrupt", "loud"])  # fmt: skip
 async def test_whatever_is_raised_the_reason_is_readable_and_the_worker_goes_on(

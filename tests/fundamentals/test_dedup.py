@@ -81,10 +81,10 @@ async def test_a_debounced_job_runs_once_with_the_last_data() -> None:
     ("made", "complaint"),
     [
         (lambda: Dedup("a:b"), "must not contain ':'"),
-        (lambda: Dedup("k", ttl=0), "ttl must be from 0.001 s"),
-        (lambda: Dedup("k", mode="first"), "mode must be drop, extend, replace"),  # type: ignore[arg-type]
-        (lambda: Dedup("k", mode="extend"), "needs one: give it a ttl"),
-        (lambda: Dedup("meta"), "must not be a word of the layout"),
+        (lambda: Dedup("k", ttl=0), "ttl must be between 0.001 s"),
+        (lambda: Dedup("k", mode="first"), "mode must be 'drop', 'extend', 'replace'"),  # type: ignore[arg-type]
+        (lambda: Dedup("k", mode="extend"), "needs a ttl to extend"),
+        (lambda: Dedup("meta"), "is reserved and cannot be a deduplication key"),
     ],
 )
 def test_a_deduplication_that_makes_no_sense_is_refused(made: object, complaint: str) -> None:
@@ -142,11 +142,11 @@ async def test_an_id_protects_only_while_its_job_exists() -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"once": "k"}, "once and for_ go together"),
-        ({"for_": 60}, "once and for_ go together"),
-        ({"once": "k", "for_": 60, "dedup": Dedup("k")}, "once and dedup exclude each other"),
-        ({"once": "k", "for_": 0}, "for_ must be from 0.001 s"),
-        ({"once": "k", "for_": "soon"}, "for_ must be seconds, a timedelta or a text"),
+        ({"once": "k"}, "once and for_ must be given together"),
+        ({"for_": 60}, "once and for_ must be given together"),
+        ({"once": "k", "for_": 60, "dedup": Dedup("k")}, "give once or dedup, not both"),
+        ({"once": "k", "for_": 0}, "for_ must be between 0.001 s"),
+        ({"once": "k", "for_": "soon"}, "for_ must be seconds, a timedelta or a string"),
         ({"once": "a:b", "for_": 60}, "a deduplication key must not contain ':'"),
     ],
 )
@@ -156,6 +156,6 @@ async def test_once_without_a_time_or_with_another_key_is_refused(options: Any, 
     async with memory(app) as test:
         with pytest.raises(UsageError, match=complaint):
             await queue.add("index", {"a": 1}, **options)
-        with pytest.raises(InvalidOption, match="once is not for schedules"):
+        with pytest.raises(InvalidOption, match="schedules do not take once"):
             await queue.schedules.put("s", "index", {}, every=60, once="k", for_=60)
         assert test.added == []

@@ -1,4 +1,4 @@
-"""A duration is seconds, a timedelta or a text such as "10m", wherever one is given."""
+"""A duration is seconds, a timedelta or a string such as "10m", wherever one is given."""
 
 import inspect
 import types
@@ -123,13 +123,13 @@ async def test_a_handler_asks_for_time_in_texts() -> None:
 async def test_a_text_that_is_no_duration_is_refused_with_its_option(app: App, queue: Queue) -> None:
     for option in ("delay", "timeout", "expires", "result_ttl"):
         options: Any = {option: "soon"}
-        with pytest.raises(InvalidOption, match=f'{option} must be seconds, a timedelta or a text such as "10m"'):
+        with pytest.raises(InvalidOption, match=f'{option} must be seconds, a timedelta or a string such as "10m"'):
             await queue.add("send", **options)
     makes: list[Callable[[], object]] = [
         lambda: Keep(age="5"), lambda: RateLimit(1, "5"), lambda: Dedup("k", "5"), lambda: Fixed("5"),
     ]  # fmt: skip
     for make in makes:
-        with pytest.raises(InvalidOption, match="a text such as \"10m\", not '5'"):
+        with pytest.raises(InvalidOption, match="a string such as \"10m\", not '5'"):
             make()
 
 

@@ -136,7 +136,7 @@ async def test_annotations_that_cannot_be_read_are_refused_when_declared(app: Ap
 
     async def broken(ctx: "JobContext[") -> None: ...  # type: ignore[valid-type]  # noqa: F722
 
-    with pytest.raises(UsageError, match="the annotations of 'missing' name 'Nowhere', which cannot be found"):
+    with pytest.raises(UsageError, match="the annotations of 'missing' refer to 'Nowhere', which is not defined"):
         app.queue("q", [missing])
     with pytest.raises(UsageError, match="the annotations of 'broken' cannot be read"):
         app.queue("q", [broken])
@@ -160,13 +160,11 @@ def test_a_context_of_the_wrong_kind_is_refused(app: App) -> None:
 
     async def bare(ctx: SyncJobContext) -> None: ...  # type: ignore[type-arg]
 
-    says = "'plain' is a plain function and cannot await what a JobContext does; make it `async def`, or annotate"
+    says = "'plain' is a plain function and cannot await the methods of a JobContext; make it `async def`, or annotate"
     with pytest.raises(UsageError, match=says):
         app.queue("one", [plain])  # type: ignore[list-item]
     for fn in (coroutine, bare):
-        with pytest.raises(
-            UsageError, match="is `async def`, and the calls of a SyncJobContext are for plain functions"
-        ):
+        with pytest.raises(UsageError, match="is `async def`, but the methods of a SyncJobContext block"):
             app.queue(fn.__name__, {"work": fn})
     queue = app.queue("decorated")
     with pytest.raises(UsageError, match="cannot await"):

@@ -66,7 +66,7 @@ async def test_a_job_for_a_queue_that_looks_like_a_slip_warns_once(how: str, app
             case _:
                 await asyncio.to_thread(queue.sync.add, "ok", 1)
 
-    with pytest.warns(UserWarning, match="a job for queue 'emial'.*did you mean 'email'") as told:
+    with pytest.warns(UserWarning, match="added a job to queue 'emial'.*did you mean 'email'") as told:
         await add()
     await add()
 
@@ -87,7 +87,7 @@ async def test_a_queue_that_others_work_does_not_warn(app: App) -> None:
 async def test_a_name_that_is_not_declared_can_be_asked_for_and_declares_nothing(app: App) -> None:
     app.queue("email", [ok])
 
-    with pytest.raises(UnknownQueue, match="there is no queue 'emial' in this app; it has 'email'"):
+    with pytest.raises(UnknownQueue, match="there is no queue 'emial' in this app; its queues are 'email'"):
         app.queues["emial"]
     assert list(app.queues) == ["email"]
 
@@ -96,7 +96,7 @@ async def test_a_name_that_is_not_declared_can_be_asked_for_and_declares_nothing
 async def test_a_queue_is_declared_once_with_all_its_options(app: App) -> None:
     app.queue("email", concurrency=5)
 
-    says = "queue 'email' is declared already; declare it once, with all its options"
+    says = "queue 'email' is already declared; declare it once, with all its options"
     with pytest.raises(UsageError, match=says):
         app.queue("email", concurrency=6)
     with pytest.raises(UsageError, match=says):

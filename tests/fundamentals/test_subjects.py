@@ -70,7 +70,7 @@ async def test_the_subject_is_a_field_a_function_or_said_with_the_job() -> None:
             await by_field.add(bill, Invoice(7), subject="someone else"),
         ]
         told = [(await job.refresh()).record for job in jobs]
-        with pytest.raises(InvalidOption, match="its payload's 'account'"):
+        with pytest.raises(InvalidOption, match="has no field 'account', which holds the job's subject"):
             await by_field.add("bill")
         with pytest.raises(InvalidName, match="subject"):
             await by_field.add(bill, Invoice(7), subject="two\nlines")

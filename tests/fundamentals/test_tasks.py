@@ -115,7 +115,7 @@ def test_a_task_waits_for_its_result_where_it_blocks(tmp_path: Path) -> None:
     app = App(f"sqlite:///{tmp_path}/jobs.db")
     emails = app.queue("emails", [send_email])
 
-    with pytest.raises(TimeoutError, match=r"has not ended within 0\.01 s"):
+    with pytest.raises(TimeoutError, match=r"did not end within 0\.01 s"):
         emails.task(send_email).sync.add_and_wait(Email("ada"), timeout="10ms")
 
 
@@ -166,7 +166,7 @@ async def test_a_handler_of_another_queue_is_refused(call: Callable[[App], Any])
 def test_a_task_of_a_name_is_refused() -> None:
     emails: Any = App("memory://").queue("emails", [send_email])
     for queue in (emails, emails.sync):
-        with pytest.raises(InvalidOption, match="a task is made of a handler of its queue, not of 'send_email'"):
+        with pytest.raises(InvalidOption, match="expected a handler of queue 'emails', not 'send_email'"):
             queue.task("send_email")
 
 
@@ -176,9 +176,9 @@ async def test_what_another_queue_made_ready_is_refused() -> None:
     images = app.queue("images", [resize])
     wrong: Any = send
     async with memory(app):
-        with pytest.raises(UsageError, match="a job made by queue 'emails' cannot be added to queue 'images'"):
+        with pytest.raises(UsageError, match="a job prepared by queue 'emails' cannot be added to queue 'images'"):
             await images.add_many([send.new(Email("ada"))])
-        with pytest.raises(InvalidName, match="a job is added by its name, a string, or by its handler, not by <Task"):
+        with pytest.raises(InvalidName, match="job must be a handler or the name of one, not <Task"):
             await images.add(wrong, Email("ada"))
 
 

@@ -217,7 +217,7 @@ async def test_what_a_type_cannot_turn_into_json_is_refused(app: App) -> None:
 
     queue = app.queue("q", [work])
     async with unchanged(app):
-        with pytest.raises(NotSerializable, match=r"data cannot be turned into JSON: .*object"):
+        with pytest.raises(NotSerializable, match=r"data cannot be serialized to JSON: .*object"):
             await queue.add(work, Loose(anything=object()))
 
 
@@ -244,7 +244,7 @@ async def test_a_type_that_cannot_be_checked_is_said_so(app: App) -> None:
 
     queue = app.queue("q", [work])
     async with unchanged(app):
-        with pytest.raises(InvalidPayload, match=r"data of type <class 'tests.* cannot be checked: Unable to generate"):
+        with pytest.raises(InvalidPayload, match=r"data cannot be validated against <class 'tests.*: Unable to"):
             await queue.add(work, Opaque())
 
 

@@ -122,7 +122,7 @@ async def test_an_app_runs_once_at_a_time_and_again_afterwards(app: App) -> None
     queue = app.queue("q", [ok])
 
     async with working(app):
-        with pytest.raises(UsageError, match="this app is running already"):
+        with pytest.raises(UsageError, match="this app is already running"):
             await app.run()
         assert await queue.add_and_wait(ok, 1) == 1
     await queue.add(ok, 2)
@@ -138,7 +138,7 @@ async def test_an_app_runs_once_at_a_time_and_again_afterwards(app: App) -> None
 @pytest.mark.parametrize("job_id", ["", None, 5, b"1", "x" * 257, "x" * 1_000_000], ids=lambda job_id: f"{job_id!r:.9}")
 async def test_what_can_be_no_id_is_refused(app: App, queue: Queue, job_id: Any) -> None:
     async with unchanged(app):
-        with pytest.raises(InvalidName, match="a job id has from 1 to 256 characters") as caught:
+        with pytest.raises(InvalidName, match="a job id must have 1 to 256 characters") as caught:
             await queue.job(job_id)
 
     assert len(str(caught.value)) < 300
@@ -274,7 +274,7 @@ async def test_a_page_has_a_thousand_at_most_and_says_where_to_go_on(queue: Queu
     assert (len(first), len(second), second.cursor) == (1_000, 500, None)
     assert [job.data for job in (*first, *second)] == list(range(1_500))
     for cursor in ("", "abc", 5):
-        with pytest.raises(InvalidOption, match="is not a cursor"):
+        with pytest.raises(InvalidOption, match=r"cursor .* is not from a page|unknown cursor "):
             await queue.jobs("waiting", cursor=cursor)  # type: ignore[arg-type]
 
 
@@ -285,9 +285,9 @@ async def test_a_sweep_of_odd_numbers_is_refused(app: App, queue: Queue) -> None
             with pytest.raises(InvalidOption, match="older_than must be "):
                 await queue.clean("completed", older_than=age)
         for limit in (0, -1, 1.5, "5", True):
-            with pytest.raises(InvalidOption, match="limit must be a whole number from 1, not "):
+            with pytest.raises(InvalidOption, match="limit must be a whole number of at least 1, not "):
                 await queue.clean("completed", limit=limit)  # type: ignore[arg-type]
-        with pytest.raises(InvalidOption, match=r"clean removes .* not active ones"):
+        with pytest.raises(InvalidOption, match=r"clean removes .* not active jobs"):
             await queue.clean("active")
         with pytest.raises(InvalidOption, match="delayed must be 'keep' or 'remove', not 'remov'"):
             await queue.drain(delayed="remov")  # type: ignore[arg-type]
@@ -318,7 +318,7 @@ async def test_a_queue_with_running_jobs_is_obliterated_only_by_force(app: App) 
     removed: list[int] = []
 
     async def work(ctx: JobContext[Any]) -> None:
-        with pytest.raises(WrongState, match="queue 'q' has 1 running jobs; stop them, or force it"):
+        with pytest.raises(WrongState, match="queue 'q' has 1 running jobs; stop them first"):
             await queue.obliterate()
         removed.append(await queue.obliterate(force=True))
 
@@ -365,7 +365,7 @@ async def test_a_job_made_by_another_queue_is_refused(app: App, queue: Queue) ->
     other = app.queue("other")
 
     async with unchanged(app):
-        with pytest.raises(UsageError, match="a job made by queue 'other' cannot be added to queue 'jobs'"):
+        with pytest.raises(UsageError, match="a job prepared by queue 'other' cannot be added to queue 'jobs'"):
             await queue.add_many([other.new("send", 1)])
     assert [job.added for job in await queue.add_many([queue.scoped(actor="me").new("send", 1)])] == [True]
 
@@ -381,7 +381,7 @@ async def test_what_follows_a_stored_chunk_may_fail_and_the_error_says_what_is_s
 
     for error in (None, OSError("the file ends here")):
         before = (await queue.counts()).waiting
-        with pytest.raises(PartialAdd, match="2000 jobs are stored, the rest is not: ") as caught:
+        with pytest.raises(PartialAdd, match="2000 jobs were stored, the others were not: ") as caught:
             await queue.add_many(jobs(error))
 
         assert len(set(caught.value.stored)) == 2_000
@@ -520,7 +520,7 @@ async def test_a_listener_that_fails_changes_nothing(app: App, caplog: pytest.Lo
 @pytest.mark.covers("B75")
 @pytest.mark.parametrize(("event", "listener"), [("complete", print), ("", print), (None, print), ("completed", 5)])
 def test_an_event_that_there_is_not_is_refused(event: Any, listener: Any) -> None:
-    with pytest.raises((InvalidOption, TypeError), match=r"there is no event|a listener must be callable, not 5"):
+    with pytest.raises((InvalidOption, TypeError), match=r"unknown event|a listener must be callable, not 5"):
         App("memory://").on(event, listener)
 
 
@@ -545,7 +545,7 @@ async def test_pausing_twice_and_resuming_what_runs_change_nothing(app: App) -> 
 async def test_a_setting_out_of_its_range_is_refused(app: App, queue: Queue) -> None:
     async with unchanged(app):
         for limit in (-1, 5, "5/s"):
-            with pytest.raises(InvalidOption, match=r"a rate must be RateLimit\(max, per\) or None, not "):
+            with pytest.raises(InvalidOption, match=r"a rate limit must be a RateLimit\(max, per\) or None, not "):
                 await queue.set_rate_limit(limit)  # type: ignore[arg-type]
         for concurrency in (0, -1, 1.5, True):
             with pytest.raises(InvalidOption, match="concurrency must be a whole number from 1 to "):
@@ -584,5 +584,5 @@ def test_python_can_be_told_to_drop_assertions(tmp_path: Path) -> None:
 async def test_a_result_that_is_not_there_in_time_says_for_how_long_it_was_awaited(timeout: Any) -> None:
     async with App("memory://") as app:
         job = await app.queue("q").add("n")
-        with pytest.raises(TimeoutError, match=r"^job 1 has not ended within 0\.02 s$"):
+        with pytest.raises(TimeoutError, match=r"^job 1 did not end within 0\.02 s$"):
             await job.result(timeout)

@@ -99,10 +99,10 @@ def test_the_example_takes_orders_and_a_worker_packs_them(tmp_path: Path) -> Non
     ("given", "told"),
     [
         ({"APP": "tests.integrations.nowhere.app"}, "cannot be imported"),
-        ({"APP": "tests.integrations.tasks.double"}, "is not a toril.App"),
+        ({"APP": "tests.integrations.tasks.double"}, "must be a toril.App"),
         ({"APP": "shop.jobs.app", "URL": "memory://"}, "has its own store"),
-        ({"STORE": "memory://"}, "is a mapping with APP, PREFIX, URL"),
-        ("memory://", "is a mapping with APP, PREFIX, URL"),
+        ({"STORE": "memory://"}, "must be a mapping with the keys APP, PREFIX, URL"),
+        ("memory://", "must be a mapping with the keys APP, PREFIX, URL"),
     ],
 )
 def test_settings_that_make_no_sense_are_told_of(given: Any, told: str) -> None:
@@ -159,7 +159,7 @@ def test_a_job_is_dropped_with_its_transaction(greetings: Queue) -> None:
 
 
 def test_a_job_that_cannot_be_added_is_refused_within_the_transaction(greetings: Queue) -> None:
-    with transaction.atomic(), pytest.raises(TypeError, match="'prioriti' is not an option of a job"):
+    with transaction.atomic(), pytest.raises(TypeError, match="'prioriti' is not a job option"):
         on_commit(greetings, greet, "ada", prioriti=1)  # type: ignore[call-arg]
 
 

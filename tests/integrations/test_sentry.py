@@ -183,6 +183,6 @@ async def test_a_job_whose_workers_died_too_often_is_reported(sent: list[dict[st
         await test.after("10m")
 
     (event,) = sent
-    assert errors(sent) == [("JobFailed", "stalled once more than it may, and was ended")]
+    assert errors(sent) == [("JobFailed", "stalled too often, so it failed")]
     assert event["transaction"] == "shop"
     assert {**event["tags"]} == {"toril.queue": "shop", "toril.job_id": job.id}, "no more is known of it"

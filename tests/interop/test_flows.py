@@ -192,7 +192,7 @@ async def test_bull_board_draws_our_flow(both: Both) -> None:
 async def test_the_faults_of_bullmqs_flows_do_not_occur_among_torils_jobs(both: Both) -> None:
     """A live child of another parent, and a plain child that fails, leave nobody stuck (`bullmq-wire.md` 18: 3, 6)."""
     await both.add("toril", "fail")
-    with pytest.raises(Exception, match="is a child of p:top already"):
+    with pytest.raises(Exception, match="is already a child of p:top"):
         await both.app.flow(both.parents.new("total", job_id="second"), [both.children.new("fail", job_id="fail0")])
     assert await both.parents.job("second") is None
 

@@ -108,13 +108,13 @@ async def test_what_can_never_be_handed_over_is_kept_aside(place: Place, store: 
     database = Database(place.url)
     first, second = database.rows(0, 10)
     assert (first.job_id, second.job_id, first.lane, second.lane) == ("no json", "no queue", None, None)
-    assert "no job that this version knows" in str(first.error)
+    assert "cannot read the stored job" in str(first.error)
     assert "queue name" in str(second.error)
     assert (database.status().waiting, database.status().refused) == (0, 2)
 
     place.all("UPDATE toril_outbox SET queue = ? WHERE job_id = ?", "mail", "no queue")
     database.again(second.id)
-    with pytest.raises(NotFound, match="no row 99 was refused"):
+    with pytest.raises(NotFound, match="there is no refused row 99"):
         database.again(99)
     database.close()
     await drained(relay_of(place, store))
@@ -289,7 +289,7 @@ async def test_a_database_without_an_outbox_says_how_to_make_one(tmp_path: Path)
     (tmp_path / "app.db").touch()
     for url in (f"sqlite:///{tmp_path / 'app.db'}", postgres().database()):
         database = Database(url)
-        with pytest.raises(OutboxAway, match=r"make it with {2}toril outbox create"):
+        with pytest.raises(OutboxAway, match="create it with: toril outbox create"):
             database.anything()
         database.create()
         assert not database.anything()

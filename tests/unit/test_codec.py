@@ -79,7 +79,7 @@ def test_empty_values_come_back_as_they_were(value: object) -> None:
 @pytest.mark.covers("B19")
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")], ids=str)
 def test_numbers_that_json_does_not_have_are_refused(number: float) -> None:
-    assert refusal(number) == f"data is {number}, which JSON cannot carry; send None or a string instead"
+    assert refusal(number) == f"data is {number}, which JSON cannot represent; send None or a string instead"
     assert refusal({"a": [1.5, {"b": number}]}).startswith(f"data.a[1].b is {number}, ")
 
 
@@ -100,7 +100,7 @@ def _no_digit_limit() -> Iterator[None]:
 @pytest.mark.covers("B21")
 @pytest.mark.parametrize("number", [10**5000, -(10**5000), 10**4300], ids=["5001", "-5001", "4301"])
 def test_numbers_that_python_cannot_read_back_are_refused(number: int) -> None:
-    assert refusal({"n": number}) == "data.n has more than 4300 digits; send it as a string"
+    assert refusal({"n": number}) == "data.n is a number of more than 4300 digits; send it as a string"
 
 
 @pytest.mark.covers("B21")
@@ -114,7 +114,7 @@ def test_they_are_refused_even_where_this_process_could_read_them() -> None:
     ("\ud800", "data"), ({"a": ["x", "\udfff"]}, "data.a[1]"), ({"a": {"\udc80": 1}}, "a key of data.a"),
 ])  # fmt: skip
 def test_lone_surrogates_are_refused(value: object, path: str) -> None:
-    assert refusal(value) == f"{path} has a lone surrogate, which UTF-8 cannot carry"
+    assert refusal(value) == f"{path} contains a lone surrogate, which UTF-8 cannot represent"
 
 
 @pytest.mark.covers("B23")
@@ -125,7 +125,7 @@ def test_lone_surrogates_are_refused(value: object, path: str) -> None:
 )
 def test_what_json_has_no_word_for_is_refused_with_the_path_and_the_way_out(value: object) -> None:
     assert refusal({"items": [0, 1, 2, {"when": value}]}) == (
-        f"data.items[3].when is of type {type(value).__name__}, which JSON cannot carry; convert it, "
+        f"data.items[3].when is of type {type(value).__name__}, which JSON cannot represent; convert it, "
         "or give the queue a serializer="
     )
 
@@ -136,7 +136,7 @@ def test_keys_that_are_not_strings_are_refused(key: object) -> None:
     message = refusal({"a": [{"1": 0, key: 1}]})
 
     assert message.startswith("data.a[0] has the key ")
-    assert message.endswith("; JSON has plain string keys only")
+    assert message.endswith("; in JSON, keys must be plain strings")
 
 
 @pytest.mark.covers("B25")
@@ -146,8 +146,8 @@ def test_a_value_that_contains_itself_is_refused() -> None:
     knot: list[Any] = []
     knot += [knot] * 20
 
-    assert refusal({"a": ring}) == "data.a[1].again contains itself"
-    assert refusal(knot) == "data[0] contains itself"
+    assert refusal({"a": ring}) == "data.a[1].again contains itself, which JSON cannot represent"
+    assert refusal(knot) == "data[0] contains itself, which JSON cannot represent"
 
 
 def test_a_value_that_is_shared_is_written_twice() -> None:
@@ -159,8 +159,8 @@ def test_a_value_that_is_shared_is_written_twice() -> None:
 @pytest.mark.covers("B26")
 def test_nesting_is_bounded() -> None:
     assert decode(encode(nested(MAX_DEPTH))) == nested(100)
-    assert refusal(nested(101)).endswith(" is nested more than 100 deep")
-    assert refusal({"a": nested(100_000)}).endswith(" is nested more than 100 deep")
+    assert refusal(nested(101)).endswith(" is nested more than 100 levels deep")
+    assert refusal({"a": nested(100_000)}).endswith(" is nested more than 100 levels deep")
 
 
 @pytest.mark.covers("B26", "B28")
@@ -180,7 +180,7 @@ def test_a_payload_may_have_exactly_a_mebibyte_of_utf_8(filling: str) -> None:
     text = filling * (room // len(filling.encode())) + "y" * (room % len(filling.encode())) + "yy"
 
     assert len(encode({"a": text}).encode()) == MAX_PAYLOAD == 1024 * 1024
-    with pytest.raises(PayloadTooLarge, match=f"data has (at least )?{MAX_PAYLOAD + 1} bytes and the limit is"):
+    with pytest.raises(PayloadTooLarge, match=f"data has (at least )?{MAX_PAYLOAD + 1} bytes; the limit is"):
         encode({"a": text + "y"})
 
 
@@ -225,7 +225,7 @@ def test_a_coroutine_is_refused_and_closed() -> None:
 def test_functions_generators_and_files_are_refused(tmp_path: Path) -> None:
     with (tmp_path / "file").open("w") as file:
         for value in (lambda: 0, (n for n in [1]), file, object(), int, json):
-            assert "which JSON cannot carry" in refusal([value])
+            assert "which JSON cannot represent" in refusal([value])
 
 
 @pytest.mark.covers("B31")
@@ -290,7 +290,7 @@ def test_stored_rubbish_is_undecodable(stored: str | bytes) -> None:
 
 @pytest.mark.covers("B33")
 def test_stored_text_over_the_limit_is_not_even_read() -> None:
-    with pytest.raises(Undecodable, match="data is too large: 11 characters, and the limit is 10"):
+    with pytest.raises(Undecodable, match="data is too large: 11 characters; the limit is 10"):
         decode("[" * 11, limit=10)
 
 
@@ -319,10 +319,10 @@ def test_broken_wrapping_is_undecodable(text: str) -> None:
 
 
 def test_wrapped_bytes_have_the_limit_of_the_queue() -> None:
-    with pytest.raises(PayloadTooLarge, match="data has 11 bytes and the limit is 10"):
+    with pytest.raises(PayloadTooLarge, match="data has 11 bytes; the limit is 10"):
         wrap(b"x" * 11, limit=10)
 
 
 def test_a_serializer_that_makes_no_bytes_is_told_so() -> None:
-    with pytest.raises(NotSerializable, match="must make bytes of data, not 'text'"):
+    with pytest.raises(NotSerializable, match="must return bytes; for data it returned 'text'"):
         wrap("text")  # type: ignore[arg-type]

@@ -32,13 +32,13 @@ def test_a_sound_server_and_a_sound_file_give_no_finding() -> None:
         ({"evicted": 4}, "evicted", "error", "4 keys"),
         ({"used": 950}, "memory", "error", "950 of 1000"),
         ({"used": 95, "maxmemory": 100}, "memory", "error", "95 of 100"),
-        ({"log": False, "snapshots": False}, "persistence", "error", "nothing is written"),
+        ({"log": False, "snapshots": False}, "persistence", "error", "writes nothing to disk"),
         ({"log": False}, "persistence", "warning", "3 changes"),
         ({"log": False, "snapshots": None}, "persistence", "notice", "does not say"),
         ({"log": None}, "persistence", "notice", "does not say"),
         ({"log_ok": False}, "log", "error", "append-only"),
         ({"snapshot_ok": False}, "snapshot", "error", "snapshot"),
-        ({"role": "slave"}, "replica", "error", "takes no jobs"),
+        ({"role": "slave"}, "replica", "error", "accepts no writes"),
         ({"replicas_behind": 1}, "behind", "warning", "1 of 1"),
         ({"pings": (30.0, 44.0)}, "latency", "warning", "30.0 ms"),
         ({"skew": -5000.0}, "clock", "warning", "5.0 s behind"),
@@ -79,8 +79,8 @@ def test_each_fact_that_endangers_a_file_is_a_finding(facts: dict[str, Any], cod
 def test_what_was_left_out_is_told_and_nothing_else(counted: bool) -> None:
     (finding,) = judged(replace(FILE, damage=None), counted=counted)
 
-    assert "not read through for damage" in finding.summary
-    assert ("nor were its jobs counted" in finding.summary) is not counted
+    assert "not checked for damage" in finding.summary
+    assert ("and its jobs were not counted" in finding.summary) is not counted
 
 
 @pytest.mark.parametrize("kind", list(FaultKind))

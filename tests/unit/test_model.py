@@ -112,7 +112,7 @@ EACH_NUMBER = pytest.mark.parametrize(
 @EACH_NUMBER
 def test_a_number_out_of_range_is_refused_with_the_range(make: Make, field: str, low: int, high: int) -> None:
     for value in (low - 1, high + 1, -(10**30), 10**30):
-        with pytest.raises(InvalidOption, match=f"must be a whole number from {low} to {high}, not {value}(:|$)"):
+        with pytest.raises(InvalidOption, match=f"must be a whole number from {low} to {high}, not {value}([.]|$)"):
             make(**{field: value})
 
 
@@ -132,7 +132,7 @@ def test_both_ends_of_a_range_are_accepted(make: Make, field: str, low: int, hig
 
 @pytest.mark.covers("B50")
 def test_a_delay_and_a_due_time_exclude_each_other() -> None:
-    with pytest.raises(InvalidOption, match="delay and due exclude each other"):
+    with pytest.raises(InvalidOption, match="give delay or due, not both"):
         new_job(delay=1, due=1_800_000_000_000)
 
 
@@ -192,7 +192,7 @@ def test_a_rates_window_slides_or_is_fixed() -> None:
 @pytest.mark.covers("B68")
 @pytest.mark.parametrize("token", ["", "0", None])
 def test_a_claim_needs_a_token_of_its_own(token: Any) -> None:
-    with pytest.raises(InvalidOption, match="a token must be drawn anew for each claim, not "):
+    with pytest.raises(InvalidOption, match="each claim needs a token of its own, not "):
         claim(token=token)
 
 

@@ -34,26 +34,26 @@ def test_nodes_of_a_cluster_are_asked_as_the_user_that_works_there() -> None:
 
 @pytest.mark.covers("B61")
 @pytest.mark.parametrize(("url", "why"), [
-    ("redis+sentinel://one:26379", "it names no service"),
-    ("redis+sentinel:///jobs", "it names no host"),
-    ("redis+sentinel://one:x/jobs", "its port is not a number"),
-    ("redis+sentinel://one/jobs/first", "its database is not a number"),
-    ("redis+cluster://one/1", "a cluster has one database, 0"),
-    ("redis+cluster://one?sentinel_password=x", "takes no 'sentinel_password'"),
-    ("redis+cluster://", "it names no host"),
-    ("redis://one/first", "its database is not a number"),
+    ("redis+sentinel://one:26379", "the service name is missing"),
+    ("redis+sentinel:///jobs", "the host is missing"),
+    ("redis+sentinel://one:x/jobs", "the port must be a number"),
+    ("redis+sentinel://one/jobs/first", "the database must be a number"),
+    ("redis+cluster://one/1", "a cluster has database 0 only"),
+    ("redis+cluster://one?sentinel_password=x", "unknown option 'sentinel_password'"),
+    ("redis+cluster://", "the host is missing"),
+    ("redis://one/first", "the database must be a number"),
     ("redis://one?db=first", "db must be a whole number"),
-    ("unix://", "it names no socket file"),
-    ("redis://one?ssl_ca_certs=/ca.pem", "ssl_ca_certs goes with rediss://"),
+    ("unix://", "the path of the socket is missing"),
+    ("redis://one?ssl_ca_certs=/ca.pem", "ssl_ca_certs requires TLS; use rediss://"),
     ("rediss://one?ssl_cert_reqs=sometimes", "ssl_cert_reqs must be one of none, optional, required"),
     ("rediss://one?ssl_check_hostname=perhaps", "ssl_check_hostname must be 1 or 0"),
     ("rediss://one?ssl_min_version=TLSv1.3", "ssl_min_version must be a whole number"),
     ("redis://one?dead_letter_queue=a:b", "dead_letter_queue: a queue name must not contain ':'"),
     ("redis://one?dead_letter_queue=", "dead_letter_queue: a queue name"),
-    ("redis://one?replicas=2", "replicas goes with durability=replicated"),
+    ("redis://one?replicas=2", "replicas requires durability=replicated"),
     ("redis://one?durability=sometimes", "durability must be 'replicated'"),
     ("redis://one?durability=replicated&replicas=0", "replicas must be a whole number from 1 to 100"),
-    ("redis://one?durability=replicated&replicas_timeout=x", "replicas_timeout must be from 10ms to 1h"),
+    ("redis://one?durability=replicated&replicas_timeout=x", "replicas_timeout must be between 10ms and 1h"),
 ])  # fmt: skip
 def test_what_makes_no_sense_is_named(url: str, why: str) -> None:
     with pytest.raises(InvalidOption) as refused:

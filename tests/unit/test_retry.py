@@ -210,7 +210,7 @@ def test_a_jobs_own_word_goes_before_its_queues() -> None:
 
 @pytest.mark.parametrize("given", [3, "ValueError", int, (None,), [ValueError, 3]])
 def test_a_table_of_what_are_no_errors_is_refused(given: object) -> None:
-    with pytest.raises(InvalidOption, match="classes of errors"):
+    with pytest.raises(InvalidOption, match="exception classes"):
         Retry(on=given)  # type: ignore[arg-type]
 
 

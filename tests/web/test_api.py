@@ -568,5 +568,5 @@ async def test_where_a_running_job_is_is_asked_of_its_worker() -> None:
     assert any("frames in toril" in line["text"] for line in found["lines"])
     assert (found["worker"].startswith("worker-"), found["silent"]) == (True, 0)
     assert (refused.status_code, forbidden.status_code) == (409, 403)
-    assert "does not run" in refused.json()["error"]["message"]
+    assert "is not running" in refused.json()["error"]["message"]
     assert [note.action for note in notes] == ["job stack", "job stack"]

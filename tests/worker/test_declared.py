@@ -176,5 +176,5 @@ async def test_payloads_that_only_the_application_can_write_are_not_added_elsewh
     app = App("memory://")
     app.queue("q", {"send": send}, serializer=Shouted())
     async with timed(app) as test, at_work(test, app):
-        with pytest.raises(UsageError, match="queue 'q' has a serializer, which is not known here"):
+        with pytest.raises(UsageError, match="queue 'q' has a serializer, which only the application has"):
             await as_workers_declare(elsewhere(app))

@@ -79,7 +79,7 @@ async def test_who_has_lost_a_job_can_neither_write_nor_end_it(app: App) -> None
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             for name, write in WRITES:
-                with pytest.raises(LeaseLost, match="no longer this attempt's to report on"):
+                with pytest.raises(LeaseLost, match="has lost its lease on job"):
                     await write(ctx)
                 refused.append(name)
         return "too late"

@@ -21,7 +21,7 @@ class Shop:
 
 
 def test_a_method_of_an_object_cannot_run_in_a_process() -> None:
-    with pytest.raises(InvalidOption, match="'method' cannot run in a process of its own: it is a method"):
+    with pytest.raises(InvalidOption, match="'method' cannot have executor='process': it is a method"):
         handler(Shop().method, executor="process")
 
 

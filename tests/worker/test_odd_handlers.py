@@ -28,7 +28,7 @@ async def forgets(ctx: JobContext[int]) -> Any:
 async def test_a_coroutine_that_nobody_awaits_is_a_failure_and_not_a_result(app: App, made: Callable[..., Any]) -> None:
     queue = app.queue("q", {"double": made})
     async with working(app):
-        with pytest.raises(JobFailed, match="'double' returned a coroutine, which nobody awaits"):
+        with pytest.raises(JobFailed, match="'double' returned a coroutine that nothing awaits"):
             await queue.add_and_wait("double", 2)
 
         assert (await queue.counts()).delayed == 0, "it would be the same at the next attempt"

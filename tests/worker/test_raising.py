@@ -11,7 +11,7 @@ from toril import App, JobContext, JobFailed, Retry, handler
 
 REASONS = {
     "exit": "3",
-    "mute": "Mute (its message could not be made)",
+    "mute": "Mute (its message cannot be read)",
     "loud": "xxx",
     "deep": "maximum recursion depth exceeded",
     "nested": "<urlopen error no route>",

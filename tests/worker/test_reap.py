@@ -124,10 +124,10 @@ async def test_a_reaper_calls_the_hooks_of_its_app_and_waits_for_them(app: App) 
 @pytest.mark.parametrize(
     ("options", "error", "why"),
     [
-        ({"lease": 0.01}, InvalidOption, "lease must be from 0.1 s"),
+        ({"lease": 0.01}, InvalidOption, "lease must be between 0.1 s"),
         ({"lease": 10, "renew": 10}, InvalidOption, "renew must be shorter than the lease of 10 s"),
-        ({"election_interval": 0}, InvalidOption, "election_interval must be from"),
-        ({"stall_interval": 0}, InvalidOption, "stall_interval must be from 0.1 s"),
+        ({"election_interval": 0}, InvalidOption, "election_interval must be between"),
+        ({"stall_interval": 0}, InvalidOption, "stall_interval must be between 0.1 s"),
         ({"queues": "email"}, InvalidOption, "queues must be a list of names, not 'email'"),
         ({"queues": ["a:b"]}, InvalidName, "must not contain ':'"),
         ({"name": "two words"}, InvalidName, "one printable word"),
@@ -142,7 +142,9 @@ async def test_options_that_make_no_sense_are_refused(
         await app.reap(**options)
 
 
-@pytest.mark.parametrize(("options", "why"), [({"stall_interval": 0}, "from 0.1 s"), ({"name": "two words"}, "word")])
+@pytest.mark.parametrize(
+    ("options", "why"), [({"stall_interval": 0}, "between 0.1 s"), ({"name": "two words"}, "word")]
+)
 async def test_a_worker_refuses_them_too(app: App, options: dict[str, Any], why: str) -> None:
     app.queue("q", {"n": nothing})
 

@@ -113,7 +113,7 @@ async def test_a_schedule_of_an_unknown_job_fails_the_boot(timed: Timed) -> None
     app.queue("q", [nothing]).schedule("s", "nothign", every=60)
 
     async with timed(app) as test:
-        with pytest.raises(UsageError, match="'s' runs 'nothign', which is no handler of queue 'q'; it has nothing"):
+        with pytest.raises(UsageError, match="'s' runs 'nothign', but queue 'q' has no such handler; it has nothing"):
             await test.drain()
 
 
@@ -212,8 +212,8 @@ async def test_a_schedule_that_two_apps_declare_belongs_to_the_last_that_booted(
 
     assert (view.owner, view.data) == ("second", {"v": 2})
     assert caplog.messages == [
-        "schedule nightly of queue q was declared by app first, and is now by app second; "
-        "if both declare it, give one of them another id"
+        "schedule nightly of queue q was declared by app first and is now declared by app second; "
+        "if both declare it, change the id of one of them"
     ]
 
 
@@ -498,14 +498,14 @@ async def test_a_run_that_vanished_is_followed_by_the_next() -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({}, "schedule 's' does not say when it runs: give every or cron"),
-        ({"every": 60, "cron": "* * * * *"}, "schedule 's' has both every and cron: give one of them"),
-        ({"every": 0.01}, "every must be from 0.1 s"),
+        ({}, "schedule 's' needs every or cron"),
+        ({"every": 60, "cron": "* * * * *"}, "schedule 's' has both every and cron; give one of them"),
+        ({"every": 0.01}, "every must be between 0.1 s"),
         ({"cron": "* * *"}, "five fields"),
         ({"cron": "* * * * *", "tz": "Mars/Base"}, "time zone"),
         ({"every": 60, "tz": "Mars/Base"}, "time zone"),
-        ({"every": 60, "jitter": 61}, "jitter must be shorter than the 60 s"),
-        ({"cron": "* * * * *", "jitter": 61}, "jitter must be shorter than the 60 s"),
+        ({"every": 60, "jitter": 61}, "jitter must not exceed the 60 s"),
+        ({"cron": "* * * * *", "jitter": 61}, "jitter must not exceed the 60 s"),
         ({"every": 60, "limit": 0}, "limit must be a whole number from 1"),
         ({"every": 60, "overlap": "never"}, "overlap must be one of allow, skip, queue_one"),
         ({"every": 60, "catch_up": True}, "catch_up must be one of none, one, all"),
@@ -525,7 +525,7 @@ async def test_what_only_single_jobs_can_have_is_refused() -> None:
     app = App("memory://")
     queue = app.queue("q", [nothing])
     async with memory(app):
-        with pytest.raises(InvalidOption, match="delay is not for schedules"):
+        with pytest.raises(InvalidOption, match="schedules do not take delay"):
             await queue.schedules.put("s", nothing, {"v": 1}, every=60, delay=5)
 
 
@@ -533,7 +533,7 @@ def test_two_schedules_of_one_id_are_a_mistake() -> None:
     queue = App("memory://").queue("q", [nothing])
     queue.schedule("s", nothing, {"v": 1}, every=60)
 
-    with pytest.raises(UsageError, match="'s' of queue 'q' is declared already"):
+    with pytest.raises(UsageError, match="'s' of queue 'q' is already declared"):
         queue.schedule("s", nothing, {"v": 1}, every=60)
 
 

@@ -1,1 +1,1 @@
-"""The command line: a small file a group of commands, on nothing but the public API."""
+"""The command line, built on the public API only: one file per group of commands."""

@@ -1,4 +1,4 @@
-"""`toril add`"""
+"""`toril add`: add jobs from the command line."""
 
 import json
 import sys

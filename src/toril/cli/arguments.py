@@ -1,4 +1,4 @@
-"""Shared arguments: store, queue, id, HOST:PORT, `--yes`."""
+"""Arguments that several commands share: store, queue, id, HOST:PORT, `--yes`."""
 
 import functools
 import sys

@@ -1,4 +1,4 @@
-"""`toril breakers`, `toril breakers trip|reset`"""
+"""`toril breakers`: list circuits, and open or close them by hand."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""`toril cancel`: stop many jobs of a queue at once."""
+"""`toril cancel`: cancel many jobs of a queue at once."""
 
 from dataclasses import replace
 from typing import Any, Final

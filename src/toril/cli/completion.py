@@ -1,6 +1,6 @@
-"""What a shell completes beyond commands and options: names that the store or the app knows.
+"""Shell completion of names that the store or the app knows.
 
-A person has pressed a key and waits: whatever goes wrong, or takes too long, completes nothing and says nothing.
+Someone has pressed a key and is waiting: whatever fails or takes too long completes nothing, silently.
 """
 
 import asyncio

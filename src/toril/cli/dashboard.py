@@ -1,4 +1,4 @@
-"""`toril dashboard`: the pages and the HTTP API, without workers."""
+"""`toril dashboard`: serve the dashboard and the HTTP API, without workers."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""`toril dlq list|show|replay|discard|keep`"""
+"""`toril dlq`: list, show, replay and discard dead letters."""
 
 import functools
 import json

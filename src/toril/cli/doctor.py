@@ -1,4 +1,4 @@
-"""`toril doctor`: is the store sound, and if not, what is to be done."""
+"""`toril doctor`: check a store, and repair what is wrong."""
 
 from collections.abc import Sequence
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Text that comes from jobs is shown, never obeyed: it cannot drive a terminal or forge a line."""
+"""Escapes text that comes from jobs, so that it cannot control a terminal or forge a line."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""`toril events`"""
+"""`toril events`: follow the events of a queue."""
 
 import asyncio
 from collections.abc import Iterable

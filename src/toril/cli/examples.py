@@ -1,4 +1,4 @@
-"""An example or two for the help of every command."""
+"""The examples in the help of each command."""
 
 from typing import Final
 

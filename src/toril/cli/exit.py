@@ -1,4 +1,4 @@
-"""How a command ends: one line on stderr, and a code.
+"""How commands end: with one line on stderr, and an exit code.
 
 0 done · 1 understood, but it failed · 2 the command line is wrong · 3 it would destroy, and nobody said --yes ·
 130 interrupted · 141 nobody reads the output any more

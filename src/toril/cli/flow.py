@@ -1,4 +1,4 @@
-"""`toril flow`: a flow, drawn."""
+"""`toril flow`: draw a flow."""
 
 from typing import Final
 

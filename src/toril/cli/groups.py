@@ -1,4 +1,4 @@
-"""`toril groups`, `toril groups pause|resume|set`"""
+"""`toril groups`: list groups, pause them, and limit them."""
 
 from typing import Any, Final
 

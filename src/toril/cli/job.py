@@ -1,4 +1,4 @@
-"""`toril job …`, one job printed in full."""
+"""`toril job`: show one job, or change it."""
 
 import json
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""`toril jobs`"""
+"""`toril jobs`: list the jobs of a queue."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence

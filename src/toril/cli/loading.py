@@ -1,4 +1,4 @@
-"""From `module:app` to the app, or to a sentence that says what is wrong with it."""
+"""Loads the app that `module:app` names, or says in one sentence what is wrong with it."""
 
 import importlib
 import sys

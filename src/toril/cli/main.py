@@ -1,4 +1,4 @@
-"""The command `toril`: which commands there are, and how each of them ends."""
+"""The command `toril` and its subcommands."""
 
 import importlib
 import sys

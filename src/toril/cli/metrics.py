@@ -1,4 +1,4 @@
-"""`toril metrics`"""
+"""`toril metrics`: show a queue's throughput, failures and latency."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""`toril move`: from one store to another, beside workers of both."""
+"""`toril move`: move everything to another store while workers run on both."""
 
 import asyncio
 import sys

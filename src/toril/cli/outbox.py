@@ -1,4 +1,4 @@
-"""`toril outbox create|list|retry|relay`"""
+"""`toril outbox`: create, list, retry and relay an outbox."""
 
 import asyncio
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""`toril ping`: for container checks. It imports nothing of the application."""
+"""`toril ping`: a health check for containers. It imports nothing of the application."""
 
 import http.client
 

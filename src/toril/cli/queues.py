@@ -1,4 +1,4 @@
-"""`toril queues`, `pause`, `resume`, `limit`, `metrics`."""
+"""`toril queues`, `pause`, `resume` and `limit`: look at queues and control them."""
 
 import re
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""`toril reaper`: recovery for the whole fleet, in a process of its own."""
+"""`toril reaper`: recover the jobs of dead workers, in a process of its own."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""`toril run`: worker processes under a supervisor."""
+"""`toril run`: run worker processes under a supervisor."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`toril scan`: run a scanner of an app once, dry if one only wants to know."""
+"""`toril scan`: run one of the app's scanners once."""
 
 import asyncio
 import sys

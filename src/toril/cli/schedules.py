@@ -1,4 +1,4 @@
-"""`toril schedules list|show|run|pause|resume|remove`"""
+"""`toril schedules`: list, show, run, pause, resume and remove schedules."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar

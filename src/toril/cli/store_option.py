@@ -1,4 +1,4 @@
-"""Which store a command works on, and how it gets there."""
+"""The options that say which store a command works on."""
 
 import asyncio
 import functools

@@ -1,4 +1,4 @@
-"""`toril drain`, `toril clean` and `toril obliterate`: what removes many jobs at once."""
+"""`toril drain`, `toril clean` and `toril obliterate`: remove many jobs at once."""
 
 from collections.abc import Awaitable, Callable
 

@@ -1,4 +1,4 @@
-"""Tables, JSON lines, times, log format."""
+"""Formats output: tables, JSON Lines, times and log lines."""
 
 import asyncio
 import functools

@@ -1,4 +1,4 @@
-"""`toril top`"""
+"""`toril top`: watch queues and workers in the terminal."""
 
 import asyncio
 import os

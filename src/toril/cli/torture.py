@@ -1,4 +1,4 @@
-"""`toril torture`: what a store keeps when everything around it fails."""
+"""`toril torture`: stress-test a store by killing processes and cutting connections."""
 
 import asyncio
 import json

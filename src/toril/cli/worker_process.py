@@ -1,4 +1,4 @@
-"""What `toril run` starts; its event loop."""
+"""The worker processes that `toril run` starts."""
 
 import asyncio
 import faulthandler

@@ -1,4 +1,4 @@
-"""`toril workers`, `toril workers jobs|quiet|stop`"""
+"""`toril workers`: list workers and their jobs, quiet them or stop them."""
 
 from functools import partial
 from typing import Any, Final

@@ -1,0 +1,1 @@
+"""How jobs are added: options, checks and batches."""

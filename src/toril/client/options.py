@@ -1,4 +1,4 @@
-"""`AddOptions`, `QueueOptions`, defaults: from what is asked for to a `NewJob`."""
+"""The options of jobs and queues, with their checks and defaults."""
 
 import difflib
 import hashlib
@@ -99,7 +99,7 @@ class QueueOptions:
 
 
 class WaitOptions(TypedDict, total=False):
-    """What can be asked for one job whose result is awaited at once."""
+    """The options of one job whose result is awaited at once."""
 
     delay: Duration
     at: datetime
@@ -120,7 +120,7 @@ class WaitOptions(TypedDict, total=False):
 
 
 class AddOptions(WaitOptions, total=False):
-    """The options of one job, for annotations of your own; `Queue.add` explains each."""
+    """The options of one job, for your own annotations; `Queue.add` explains each."""
 
     timeout: Duration
     dedup: Dedup
@@ -185,7 +185,9 @@ def subject_of(given: Subject, data: Any) -> str:
         return str(given(data))
     found = data.get(given) if isinstance(data, Mapping) else getattr(data, given, None)
     if found is None:
-        raise InvalidOption(f"a job's subject is its payload's {given!r}, and {preview(data)} has none")
+        raise InvalidOption(
+            f"payload {preview(data)} has no field {given!r}, which holds the job's subject; add it, or pass subject=…"
+        )
     return str(found)
 
 
@@ -211,9 +213,9 @@ def _once(options: AddOptions) -> Dedup:
     """The key of a job that is not to be added again for a time, whatever becomes of it."""
     key, how_long = options.get("once"), options.get("for_")
     if options.get("dedup") is not None:
-        raise InvalidOption("once and dedup exclude each other: a Dedup(key, ttl) says the same")
+        raise InvalidOption("give once or dedup, not both; dedup=Dedup(key, ttl) does the same as once=key, for_=ttl")
     if key is None or how_long is None:
-        raise InvalidOption("once and for_ go together: once='order-7', for_='1d'")
+        raise InvalidOption("once and for_ must be given together, as in once='order-7', for_='1d'")
     return Dedup(key, milliseconds("for_", how_long, 1) / 1000)
 
 
@@ -225,7 +227,7 @@ def as_keep(what: str, keep: object) -> Keep:
         return KEEP_ALL if keep else REMOVE
     if isinstance(keep, int) and keep >= 0:
         return Keep(count=keep) if keep else REMOVE
-    raise InvalidOption(f"{what} must be a number from 0, a Keep(count, age) or a boolean, not {preview(keep)}")
+    raise InvalidOption(f"{what} must be a count, a Keep(count, age) or a boolean, not {preview(keep)}")
 
 
 def as_metadata(metadata: object) -> Mapping[str, Any]:
@@ -253,14 +255,16 @@ def _check_names(options: AddOptions) -> None:
     for name in options:
         if name not in _KNOWN:
             near = difflib.get_close_matches(name, _KNOWN, n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(_KNOWN)}"
-            raise TypeError(f"{name!r} is not an option of a job{hint}")
+            hint = f"; did you mean {near[0]}?" if near else f"; the options are {', '.join(_KNOWN)}"
+            raise TypeError(f"{name!r} is not a job option{hint}")
 
 
 def _retry(options: AddOptions, defaults: Defaults) -> tuple[int, Backoff | None]:
     if "retry" in options:
         if "attempts" in options or "backoff" in options:
-            raise InvalidOption("retry and attempts or backoff exclude each other: put them into the Retry(…)")
+            raise InvalidOption(
+                "give retry, or attempts and backoff, not both; as in retry=Retry(attempts=5, backoff=Fixed(10))"
+            )
         retry = options["retry"]
         if not isinstance(retry, Retry):
             raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {preview(retry)}")
@@ -287,7 +291,7 @@ def _own_id(job_id: Any) -> Any:
     """An id that a user chose. Those of runs are the schedules': a job of such an id would have that run left out."""
     if isinstance(job_id, str) and job_id.startswith("repeat:"):
         raise InvalidName(
-            f"a job id must not begin with 'repeat:' as those of schedules do, and {preview(job_id)} does"
+            f"a job id must not begin with 'repeat:', which is reserved for schedules; got {preview(job_id)}"
         )
     return job_id
 
@@ -297,12 +301,12 @@ def _due(options: AddOptions) -> int | None:
     if at is None:
         return None
     if options.get("delay") is not None:
-        raise InvalidOption("delay and at exclude each other")
+        raise InvalidOption("give delay or at, not both")
     if not isinstance(at, datetime) or at.utcoffset() is None:
         raise InvalidOption(f"at must be a datetime with a time zone, not {preview(at)}")
     due = ms_of(at)
     if not 0 <= due <= _LAST:
-        raise InvalidOption(f"at must be from 1970 to 2109, not {preview(at)}")
+        raise InvalidOption(f"at must be between 1970 and 2109, not {preview(at)}")
     return due
 
 
@@ -398,7 +402,8 @@ def renewal(lease: Duration, renew: Duration | None, *, least: int) -> tuple[int
         raise InvalidOption(f"renew must be shorter than the lease of {lease_ms / 1000:g} s, not {renew_ms / 1000:g} s")
     if renew_ms > lease_ms / 2:
         warnings.warn(
-            f"a lease of {lease_ms / 1000:g} s, renewed every {renew_ms / 1000:g} s, is lost by one missed renewal",
+            f"a lease of {lease_ms / 1000:g} s that is renewed every {renew_ms / 1000:g} s is lost if one renewal is "
+            "missed; renew at least twice per lease",
             stacklevel=4,  # where the queue is declared
         )
     return lease_ms, renew_ms
@@ -408,8 +413,8 @@ def check_not_dead_letters(name: str, letters: str) -> None:
     """Refuse the queue to which nothing is added, and in which nothing ever runs."""
     if name == letters:
         raise InvalidOption(
-            f"{name!r} is where failed jobs are kept, and no queue of yours: see app.dead_letters; to have the name, "
-            "give the dead letters another, as in App(dead_letter_queue='failed-jobs')"
+            f"{name!r} holds the dead letters and cannot be used as a queue; see app.dead_letters. To use this name, "
+            "move the dead letters, as in App(dead_letter_queue='failed-jobs')"
         )
 
 
@@ -459,10 +464,12 @@ def _check_kinds(options: Mapping[str, Any]) -> None:
     if options["groups"] is not None and not isinstance(options["groups"], GroupLimits):
         raise InvalidOption(f"groups must be a GroupLimits(…), not {preview(options['groups'])}")
     if serializer is not None and not (hasattr(serializer, "dumps") and hasattr(serializer, "loads")):
-        raise InvalidOption(f"serializer must have dumps and loads, and {preview(serializer)} has not")
+        raise InvalidOption(f"serializer must have the methods dumps and loads; {preview(serializer)} does not")
     subject = options["subject"]
     if subject is not None and not isinstance(subject, str) and not callable(subject):
-        raise InvalidOption(f"subject must be a field of the payload, or a function of it, not {preview(subject)}")
+        raise InvalidOption(
+            f"subject must be the name of a payload field or a function of the payload, not {preview(subject)}"
+        )
     if type(options["cancellation"]) is not bool:
         raise InvalidOption(f"cancellation must be True or False, not {preview(options['cancellation'])}")
     first = options["priority_first"]

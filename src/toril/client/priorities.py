@@ -32,7 +32,8 @@ class MixedPriorities:
         self._seen |= kind
         if self._seen == _PLAIN | _PRIORITISED:
             log.warning(
-                "queue %s has jobs with a priority and jobs without: those without run first, as in BullMQ. Declare it "
-                "with priority_first=True to run jobs with a priority first, or with False to keep this order",
+                "queue %s has jobs with a priority and jobs without; those without run first, as in BullMQ. Declare "
+                "the "
+                "queue with priority_first=True to run jobs with a priority first, or with False to keep this order",
                 self._queue,
             )

@@ -1,4 +1,4 @@
-"""Jobs on their way into the store: made ready, cut into chunks, and batched where many are added in one tick."""
+"""Prepares jobs for the store: in chunks, and in batches if many are added at once."""
 
 import asyncio
 import copy
@@ -25,7 +25,7 @@ _NOBODY: Final = object()
 
 @fast_frozen
 class PreparedJob(Generic[R]):
-    """A job made ready and checked, to be added with others or in a flow. `R` is what its handler returns."""
+    """A job that is checked but not yet added, made by `queue.new` or `task.new`. `R` is the type of its result."""
 
     queue: "Queue"
     job: NewJob

@@ -1,4 +1,4 @@
-"""Payloads and results as text. What goes out comes back equal, or is refused before anything is sent."""
+"""JSON encoding of payloads and results. A value that would not come back equal is refused."""
 
 import base64
 import json.encoder
@@ -47,7 +47,8 @@ class Serializer(Protocol):
 
 
 def encode(value: object, *, what: str = "data", limit: int = MAX_PAYLOAD) -> str:
-    """`value` as JSON text. Refuses what JSON would bend: NaN, bytes, dates, non-string keys, cycles."""
+    """`value` as JSON text. Refuses what JSON cannot represent exactly: NaN, bytes, dates, keys that are not strings,
+    cycles."""
     room = _room_left(value, limit, 1) if type(value) in _CONTAINERS else _room_left((value,), limit + 2, 0)
     if room < 0:
         raise _refusal(value, what, limit)
@@ -64,7 +65,7 @@ def encode(value: object, *, what: str = "data", limit: int = MAX_PAYLOAD) -> st
 def decode(text: str | bytes, *, what: str = "data", limit: int = MAX_PAYLOAD) -> Any:
     """The value of stored JSON text; `Undecodable` for anything else."""
     if len(text) > limit:
-        raise Undecodable(f"{what} is too large: {len(text)} characters, and the limit is {limit}")
+        raise Undecodable(f"{what} is too large: {len(text)} characters; the limit is {limit}")
     try:
         return _loads(text if isinstance(text, str) else text.decode())
     except (ValueError, RecursionError) as error:
@@ -88,7 +89,7 @@ def metadata_of(text: str | None) -> Mapping[str, Any]:
 def wrap(data: bytes, *, what: str = "data", limit: int = MAX_PAYLOAD) -> str:
     """Any bytes as JSON text, so that they pass every store and every reader unharmed."""
     if not isinstance(data, bytes | bytearray):
-        raise NotSerializable(f"a serializer must make bytes of {what}, not {preview(data)}")
+        raise NotSerializable(f"a serializer's dumps must return bytes; for {what} it returned {preview(data)}")
     if len(data) > limit:
         raise PayloadTooLarge(_too_large(what, str(len(data)), limit))
     return _dumps({_BYTES_KEY: base64.b64encode(data).decode()})
@@ -168,21 +169,23 @@ class _Search:
         elif kind is int:
             self._spend(1)
             if not -_TOO_LONG < value < _TOO_LONG:
-                raise NotSerializable(f"{_short(path)} has more than {MAX_DIGITS} digits; send it as a string")
+                raise NotSerializable(
+                    f"{_short(path)} is a number of more than {MAX_DIGITS} digits; send it as a string"
+                )
         elif kind in _SMALL:
             self._spend(1)
             if kind is float and not math.isfinite(value):
                 raise NotSerializable(
-                    f"{_short(path)} is {value}, which JSON cannot carry; send None or a string instead"
+                    f"{_short(path)} is {value}, which JSON cannot represent; send None or a string instead"
                 )
         else:
             raise NotSerializable(_why_not(value, path))
 
     def _inside(self, value: Any, path: str, depth: int) -> None:
         if id(value) in self._open:
-            raise NotSerializable(f"{_short(path)} contains itself")
+            raise NotSerializable(f"{_short(path)} contains itself, which JSON cannot represent")
         if depth > MAX_DEPTH:
-            raise NotSerializable(f"{_short(path)} is nested more than {MAX_DEPTH} deep")
+            raise NotSerializable(f"{_short(path)} is nested more than {MAX_DEPTH} levels deep")
         self._open.add(id(value))
         self._spend(2)
         for item_path, item in self._items(value, path):
@@ -193,7 +196,9 @@ class _Search:
         if type(value) in _OBJECTS:
             for key, item in value.items():
                 if type(key) is not str:
-                    raise NotSerializable(f"{_short(path)} has the key {preview(key)}; JSON has plain string keys only")
+                    raise NotSerializable(
+                        f"{_short(path)} has the key {preview(key)}; in JSON, keys must be plain strings"
+                    )
                 self._text(key, f"a key of {path}")
                 self._spend(1)
                 yield f"{path}.{key}" if key.isidentifier() else f"{path}[{preview(key)}]", item
@@ -206,7 +211,7 @@ class _Search:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise NotSerializable(f"{_short(path)} has a lone surrogate, which UTF-8 cannot carry") from None
+            raise NotSerializable(f"{_short(path)} contains a lone surrogate, which UTF-8 cannot represent") from None
 
     def _spend(self, size: int) -> None:
         # Never more than the encoded size, so that nothing is refused that would fit.
@@ -224,13 +229,13 @@ def _why_not(value: object, path: str) -> str:
     if plain is not None:
         return f"{_short(path)} is a {kind.__name__}, which would come back as a plain {plain}; send a plain {plain}"
     return (
-        f"{_short(path)} is of type {kind.__name__}, which JSON cannot carry; convert it, "
+        f"{_short(path)} is of type {kind.__name__}, which JSON cannot represent; convert it, "
         "or give the queue a serializer="
     )
 
 
 def _too_large(what: str, size: str, limit: int) -> str:
-    return f"{what} has {size} bytes and the limit is {limit}; keep large things elsewhere and send their address"
+    return f"{what} has {size} bytes; the limit is {limit}. Store large data elsewhere and pass a reference to it"
 
 
 def _short(path: str) -> str:
@@ -238,7 +243,7 @@ def _short(path: str) -> str:
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _encoder() -> Callable[[object], str]:

@@ -1,5 +1,4 @@
-"""A new job, and a job's options, as text: JSON, without what is left to the defaults. Who stores a job for later keeps
-the request so, and an SQL engine the options of a job."""
+"""New jobs and their options as JSON text, without defaults, to be stored and read back later."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -25,7 +24,7 @@ def load_new_job(text: str) -> NewJob:
     try:
         return made(NewJob, _known(json.loads(text)))
     except (ValueError, TypeError, AttributeError, RecursionError, TorilError) as error:
-        raise Undecodable(f"the stored text is no job that this version knows: {error}") from None
+        raise Undecodable(f"this version of Toril cannot read the stored job: {error}") from None
 
 
 def _known(given: dict[str, Any]) -> dict[str, Any]:

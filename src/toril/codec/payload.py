@@ -1,4 +1,4 @@
-"""Typed payloads by pydantic."""
+"""Typed payloads, validated by pydantic."""
 
 import contextlib
 import sys
@@ -125,7 +125,7 @@ class _Serialized:
             data = self._serializer.dumps(value)
         except Exception as error:
             name = type(self._serializer).__name__
-            raise NotSerializable(f"{self._what} cannot be turned into bytes by {name}: {error}") from error
+            raise NotSerializable(f"{name} cannot serialize {self._what}: {error}") from error
         return wrap(data, what=self._what)
 
     def decode(self, text: str) -> Any:
@@ -135,7 +135,7 @@ class _Serialized:
         try:
             return self._serializer.loads(data)
         except Exception as error:
-            raise Undecodable(f"{self._what} cannot be read by {type(self._serializer).__name__}: {error}") from error
+            raise Undecodable(f"{type(self._serializer).__name__} cannot deserialize {self._what}: {error}") from error
 
     def prepare(self) -> None:
         """There is nothing to prepare."""
@@ -205,7 +205,7 @@ class _Typed:
             return adapter.dump_python(known, mode="json", by_alias=True, warnings=False)
         except Exception as error:  # pydantic's, or that of a serializer which the type brings along
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise NotSerializable(f"{self._what} cannot be turned into JSON: {reason}") from error
+            raise NotSerializable(f"{self._what} cannot be serialized to JSON: {reason}") from error
 
     def _make(self) -> Any:
         # pydantic takes a while to import, and a queue of plain JSON does without it.
@@ -217,7 +217,7 @@ class _Typed:
         except (PydanticUserError, PydanticUndefinedAnnotation) as error:
             reason = str(error).splitlines()[0]
             raise InvalidPayload(
-                f"{self._what} of type {preview(self._annotation)} cannot be checked: {reason}"
+                f"{self._what} cannot be validated against {preview(self._annotation)}: {reason}"
             ) from None
         return self._adapter
 

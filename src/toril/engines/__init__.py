@@ -1,1 +1,1 @@
-"""The stores. Each engine keeps the promises of `toril.store.engine`; the conformance suite runs on all of them."""
+"""The stores. Each engine implements `toril.store.engine`; the conformance suite runs on all of them."""

@@ -1,14 +1,14 @@
-"""What engines word or encode alike: flow refusals, audit entries."""
+"""Code that all engines share: refusals of flows, cursors and audit entries."""
 
 import json
 import re
 from dataclasses import asdict
 from typing import Final, Literal, TypeAlias
 
-from toril.errors import InvalidOption, NotFound, TorilError, WrongState, preview
+from toril.errors import InvalidOption, NotFound, QueueFull, TorilError, WrongState, preview
 from toril.model import AuditEntry
 
-__all__ = ["CHILD_GONE", "Refusal", "child_failed", "dump", "load", "place_of", "refused"]
+__all__ = ["CHILD_GONE", "Refusal", "child_failed", "dump", "full", "load", "place_of", "refused"]
 
 _PLACE: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,18})\Z", re.ASCII)
 
@@ -27,12 +27,12 @@ def place_of(cursor: str) -> tuple[int, int]:
     """The entry before which a page begins."""
     found = _PLACE.match(cursor) if isinstance(cursor, str) else None
     if found is None:
-        raise InvalidOption(f"{preview(cursor)} is not a cursor that was given out")
+        raise InvalidOption(f"unknown cursor {preview(cursor)}; pass the cursor of the page before")
     return int(found[1]), int(found[2])
 
 
 # What a parent that runs again is told of children that failed and do not run with it. Scripts have the same words.
-CHILD_GONE: Final = "it failed, and nothing is left of it that could be run again"
+CHILD_GONE: Final = "it failed, and nothing is left of it to run again"
 _REASON: Final = 1_000  # characters of a child's reason in its parent's
 
 Refusal: TypeAlias = Literal["no_parent", "parent_state", "taken", "has_children", "has_failed"]
@@ -42,15 +42,23 @@ def refused(why: Refusal, job: str, other: str) -> TorilError:
     """The error for a job, `queue:id`, that cannot be added; `other` is the parent, or the state, that forbids it."""
     match why:
         case "no_parent":
-            return NotFound(f"job {job} cannot be added as a child: there is no job {other}")
+            return NotFound(f"job {job} cannot be added as a child of {other}: there is no such job")
         case "parent_state":
-            return WrongState(f"job {job} is {other}: only a job that runs, or waits for children, can be given more")
+            return WrongState(
+                f"job {job} is {other}; only a job that is running or waiting for children can be given children"
+            )
         case "taken":
-            return WrongState(f"job {job} is a child of {other} already, which has not ended; nothing was added")
+            return WrongState(f"job {job} is already a child of {other}, which has not ended; nothing was added")
         case "has_children":
-            return WrongState(f"job {job} has children of its own and cannot be given to {other}; nothing was added")
+            return WrongState(f"job {job} already has children and cannot become a child of {other}; nothing was added")
         case "has_failed":
-            return WrongState(f"job {job} has failed: retry or remove it before it becomes a child of {other}")
+            return WrongState(f"job {job} has failed and cannot become a child of {other}; retry or remove it first")
+
+
+def full(queue: str, group: str | None = None, *, most: int, held: int, refused: int) -> QueueFull:
+    """The error for jobs that a queue, or one of its groups, has no room for."""
+    what = f"queue {queue!r}" if group is None else f"group {group!r} of queue {queue!r}"
+    return QueueFull(f"{what} has {held} of at most {most} waiting jobs; {refused} more do not fit and were refused")
 
 
 def child_failed(queue: str, child: str, reason: str) -> str:

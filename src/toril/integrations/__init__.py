@@ -1,1 +1,1 @@
-"""Toril in other programs: one module for each, imported by those who use it and by nothing else."""
+"""Integrations with other libraries; import the modules that you need."""

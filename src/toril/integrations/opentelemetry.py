@@ -1,5 +1,7 @@
-"""OpenTelemetry: spans from whoever adds a job to whoever runs it, in Node too, and metrics. It needs
-`pip install 'toril[otel]'`; without `instrument` none of it is imported, and nothing is spent on it."""
+"""OpenTelemetry: traces from the producer of a job to its worker, also across Node, and metrics.
+
+It needs `pip install 'toril[otel]'`. Without `instrument`, none of it is imported.
+"""
 
 import asyncio
 import json
@@ -21,7 +23,7 @@ try:
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
 except ModuleNotFoundError as error:
     raise EngineUnusable(
-        f"telemetry needs the package {error.name!r}: install it with  pip install 'toril[otel]'"
+        f"OpenTelemetry needs the package {error.name!r}; install it with: pip install 'toril[otel]'"
     ) from None
 
 __all__ = ["instrument"]
@@ -36,8 +38,10 @@ _ENDINGS: Final[tuple[EventName, ...]] = (
 def instrument(
     app: App, *, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
 ) -> None:
-    """Trace an app's adds and attempts, and count them, with the providers given, or those that are set for the
-    process. The trace travels with the job where BullMQ has it. Call it before other middleware is declared."""
+    """Trace the adds and attempts of an app and count them, with the given providers or those of the process.
+
+    The trace context travels with the job, as in BullMQ. Call this before you declare other middleware.
+    """
     tracing = OpenTelemetry(tracer_provider, meter_provider)
     app.services.tracing = tracing
     app.middleware(tracing.processing)
@@ -52,10 +56,10 @@ class OpenTelemetry:
         self._tracer = trace.get_tracer("toril", tracer_provider=tracers)
         meter = metrics.get_meter("toril", meter_provider=meters)
         self._sent = meter.create_counter("messaging.client.sent.messages", "{message}", "Jobs added.")
-        self._sending = meter.create_histogram("messaging.client.operation.duration", "s", "Time to add jobs.")
+        self._sending = meter.create_histogram("messaging.client.operation.duration", "s", "Duration of adding jobs.")
         self._consumed = meter.create_counter("messaging.client.consumed.messages", "{message}", "Attempts begun.")
-        self._took = meter.create_histogram("messaging.process.duration", "s", "Time of an attempt.")
-        self._ended = meter.create_counter("toril.jobs", "{job}", "What became of attempts.")
+        self._took = meter.create_histogram("messaging.process.duration", "s", "Duration of an attempt.")
+        self._ended = meter.create_counter("toril.jobs", "{job}", "Outcomes of attempts.")
 
     @contextmanager
     def sending(self, queue: str, jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:

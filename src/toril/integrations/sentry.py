@@ -1,5 +1,8 @@
-"""Sentry: jobs that failed for good, each told of once, with the error itself. It needs sentry-sdk, initialised by the
-program. Of a job's payload nothing is sent unless that is asked for, not even as a local variable."""
+"""Sentry: reports each job that failed for good once, with the original error.
+
+It needs sentry-sdk, initialised by your program. Unless you ask for it, nothing of a payload is sent, not even as a
+local variable.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,9 +30,12 @@ _OTHERWISE: Final[tuple[EventName, ...]] = ("completed", "snoozed", "released", 
 
 
 def instrument(app: App, *, every: Literal["failure", "attempt"] = "failure", payload: bool = False) -> None:
-    """Report jobs that failed for good, or `every="attempt"` that failed, with the tags `toril.queue`, `toril.job_id`,
-    `toril.job_name` and `toril.attempt`, which whatever else a handler sends has too. `payload=True` sends the payload
-    as `App(redact=…)` shows it, and the handler's local variables. Call it before other middleware is declared."""
+    """Report jobs that failed for good; with `every="attempt"`, every failed attempt.
+
+    Each report has the tags `toril.queue`, `toril.job_id`, `toril.job_name` and `toril.attempt`, and so has whatever
+    else a handler sends. `payload=True` also sends the payload, as `App(redact=…)` shows it, and the handler's local
+    variables. Call this before you declare other middleware.
+    """
     reports = _Reports(app, payload=payload)
     app.middleware(reports.watching)
     app.on("failed", reports.report)

@@ -1,5 +1,4 @@
-"""Starlette and FastAPI: the app open for as long as the site is, its queues as dependencies, its dashboard below a
-path. It needs starlette, which whoever has FastAPI has."""
+"""Starlette and FastAPI: the app's lifespan, queues as dependencies, and the dashboard below a path."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -21,8 +20,10 @@ Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
 
 
 def lifespan(app: App, own: Lifespan | None = None) -> Callable[[Any], AbstractAsyncContextManager[Any]]:
-    """A lifespan that opens the app, for `FastAPI(lifespan=lifespan(jobs))`. One's `own` runs within it and finds the
-    app open, before and after; what it yields is the site's state."""
+    """A lifespan that opens the app, for `FastAPI(lifespan=lifespan(jobs))`.
+
+    Your own lifespan, `own`, runs inside it and can use the app before and after; what it yields is the site's state.
+    """
 
     @asynccontextmanager
     async def opened(web: Starlette) -> AsyncIterator[Any]:
@@ -36,8 +37,10 @@ def lifespan(app: App, own: Lifespan | None = None) -> Callable[[Any], AbstractA
 def queue_of(
     app: App, name: str, *, about: Callable[[HTTPConnection], Mapping[str, Any]] | None = None
 ) -> Callable[[HTTPConnection], Awaitable[Queue]]:
-    """A dependency that gives a declared queue: `Annotated[Queue, Depends(queue_of(jobs, "mail"))]`. What `about` says
-    of a request travels beside the payload of every job that the request adds."""
+    """A dependency that returns a declared queue: `Annotated[Queue, Depends(queue_of(jobs, "mail"))]`.
+
+    `about` returns metadata of a request, which is added to every job that the request adds.
+    """
     queue = app.queues[name]  # a name that is not declared is told of when the program starts
 
     async def found(connection: HTTPConnection) -> Queue:
@@ -49,7 +52,7 @@ def queue_of(
 def mount(
     web: Starlette, app: App, path: str, *, access: "Access", hosts: Sequence[str] = (), proxies: Sequence[str] = ()
 ) -> None:
-    """Serve the dashboard and the HTTP API of an app below a path of a site; see `toril.web.site`."""
+    """Serve the app's dashboard and HTTP API below a path of your site; see `toril.web.site`."""
     from toril.web import site  # noqa: PLC0415 - who serves no pages does without what they need
 
     web.mount(path, site(app, access=access, hosts=hosts, proxies=proxies), name="toril")

@@ -1,5 +1,7 @@
-"""structlog: what a handler logs says which job it was, and in which attempt. It needs structlog, whose processors
-have `merge_contextvars` among them."""
+"""structlog: adds the job and the attempt to everything that a handler logs.
+
+It needs structlog, with `merge_contextvars` among its processors.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -12,8 +14,8 @@ __all__ = ["instrument"]
 
 
 def instrument(app: App) -> None:
-    """Bind `queue`, `job_id`, `job_name` and `attempt` around every attempt, on the loop and in threads. A function in
-    a process of its own has to bind them itself."""
+    """Bind `queue`, `job_id`, `job_name` and `attempt` around every attempt, on the event loop and in threads. A
+    function with `executor="process"` has to bind them itself."""
     app.middleware(_bound)
 
 

@@ -1,7 +1,7 @@
-"""The nouns: frozen values without behaviour, shared by every engine, the worker and the API.
+"""Frozen values without behaviour that the engines, the workers and the API share.
 
 Times are whole milliseconds of the store's clock; payloads and results are JSON text. `Keep`, `RateLimit` and `Dedup`
-are public options too and speak in seconds. What programs read is made of these in `toril.records`.
+are public options too and take seconds. `toril.records` turns these values into what programs read.
 """
 
 from toril.model.attempts import (

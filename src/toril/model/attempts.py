@@ -1,4 +1,4 @@
-"""`Lease`, `Claim`, `Claimed`, outcomes, `Settlement`, `Exchange`, reports, `Result`."""
+"""Attempts: leases, claims, settlements, reports and results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +30,8 @@ LASTING: Final = "outbox-"  # a sender whose name begins so may ask again at any
 
 
 class AddOutcome(StrEnum):
+    """What an add did: it stored a new job, or found one that was there."""
+
     ADDED = "added"
     DUPLICATE = "duplicate"
     DEDUPLICATED = "deduplicated"
@@ -87,7 +89,7 @@ class Claim:
         check_int("max_stalls", self.max_stalls, 0, 2**31)
         check_worker_name(self.worker)
         if type(self.token) is not str or self.token in {"", "0"}:
-            raise InvalidOption(f"a token must be drawn anew for each claim, not {preview(self.token)}")
+            raise InvalidOption(f"each claim needs a token of its own, not {preview(self.token)}")
 
 
 @fast_frozen
@@ -126,7 +128,7 @@ class Gate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an attempt failed, as text of a bounded size: errors are never rebuilt from what is stored."""
+    """Why an attempt failed, as text of limited size. Stored errors are never turned back into exceptions."""
 
     reason: str
     kind: str = ""
@@ -212,7 +214,7 @@ class WaitsForChildren:
 
     def __post_init__(self) -> None:
         if len(self.children) > BATCH:
-            raise InvalidOption(f"a job is parked with at most {BATCH} new children, not {len(self.children)}")
+            raise InvalidOption(f"a job can be given at most {BATCH} new children at once, not {len(self.children)}")
 
 
 Outcome: TypeAlias = Completed | Failed | Retried | Snoozed | Released | Cancelled | WaitsForChildren
@@ -344,9 +346,9 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A result that can be read at a glance: `Result("42 emails synced", counts={"synced": 42})`.
+    """A result with a summary for people: `Result("42 emails synced", counts={"synced": 42})`.
 
-    It is kept whole, like any other result; the run record shows its summary.
+    It is stored in full like any other result, and run records show its summary.
     """
 
     summary: str

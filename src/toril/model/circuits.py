@@ -1,4 +1,4 @@
-"""Circuit breakers: what they are told, what they answer, and how they stand."""
+"""Circuit breakers: states, samples and answers."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,7 +10,7 @@ from toril.model.jobs import check_int
 
 
 class CircuitState(StrEnum):
-    """Whether jobs of a key may run: all, none, or a few to see how it is."""
+    """Whether jobs of a key may run: all (closed), none (open), or a few as a test (half-open)."""
 
     CLOSED = "closed"
     OPEN = "open"

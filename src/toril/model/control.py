@@ -1,4 +1,4 @@
-"""What operators and other processes can ask of jobs, queues and workers, and what they are answered."""
+"""What operators can ask of jobs, queues and workers, and the answers."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from toril.model.states import State
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A job that a control did not change: its state does not allow it, or (`None`) there is no such job."""
+    """A job that an action left unchanged: its `state` does not allow it or, if that is None, there is no such job."""
 
     id: str
     state: State | None
@@ -102,7 +102,7 @@ class SetRateLimit:
 
     def __post_init__(self) -> None:
         if self.limit is not None and not isinstance(self.limit, RateLimit):
-            raise InvalidOption(f"a rate must be RateLimit(max, per) or None, not {preview(self.limit)}")
+            raise InvalidOption(f"a rate limit must be a RateLimit(max, per) or None, not {preview(self.limit)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Jobs that failed for good and wait for someone to look at them."""
+"""Dead letters: jobs that failed for good."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias

@@ -1,4 +1,4 @@
-"""What workers declare of their queues: how they work them, and what jobs get that do not say otherwise."""
+"""What workers declare of their queues, for programs that do not have their code."""
 
 import json
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Lengths of time, as callers give them: seconds, a timedelta, or a text such as "10m"."""
+"""Durations, given as seconds, a timedelta or a string such as "10m"."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 Duration: TypeAlias = float | timedelta | str
-"""Seconds, a `timedelta`, or a text: `90`, `timedelta(minutes=10)`, `"500ms"`, `"1.5s"`, `"10m"`, `"2h"`, `"7d"`."""
+"""Seconds, a `timedelta` or a string: `90`, `timedelta(minutes=10)`, `"500ms"`, `"1.5s"`, `"10m"`, `"2h"`, `"7d"`."""
 
 MAX_DELAY: Final = 10 * 366 * 86_400_000  # ten years
 UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -50,13 +50,13 @@ def seconds_written(text: str) -> float | None:
 def milliseconds(what: str, value: Duration, low: int = 0, high: int = MAX_DELAY) -> int:
     """A duration in whole milliseconds, checked."""
     if isinstance(value, bool):
-        raise TypeError(f'{what} must be seconds, a timedelta or a text such as "10m", not {value}')
+        raise TypeError(f'{what} must be seconds, a timedelta or a string such as "10m", not {value}')
     seconds = seconds_of(value)
     if seconds is None:
-        raise InvalidOption(f'{what} must be seconds, a timedelta or a text such as "10m", not {preview(value)}')
+        raise InvalidOption(f'{what} must be seconds, a timedelta or a string such as "10m", not {preview(value)}')
     if not low / 1000 <= seconds <= high / 1000:  # NaN is in no range
         given = preview(value if isinstance(value, str) else seconds)
-        raise InvalidOption(f"{what} must be from {_words(low)} to {_words(high)}, not {given}")
+        raise InvalidOption(f"{what} must be between {_words(low)} and {_words(high)}, not {given}")
     return round(seconds * 1000)
 
 

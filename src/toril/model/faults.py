@@ -1,11 +1,11 @@
-"""What a look through a store finds: facts of the server or file, faults of the layout, and findings made of both."""
+"""Faults of a store, findings about it, and repairs."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """How bad a finding is. A notice is good to know, and leaves a store healthy."""
+    """How bad a finding is. A store with nothing but notices is healthy."""
 
     ERROR = "error"  # jobs are stuck, or can be lost
     WARNING = "warning"  # something should be repaired
@@ -13,7 +13,7 @@ class Severity(StrEnum):
 
 
 class FaultKind(StrEnum):
-    """What can be wrong with the layout of a queue, or of the fleet."""
+    """What is wrong with a queue or the fleet."""
 
     GHOST = "ghost"  # an id in a line, without a job
     ORPHAN = "orphan"  # a job that stands in no line
@@ -43,7 +43,7 @@ AUTO_REPAIRED = frozenset({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault: of which job, key, schedule or worker. `place` is the key or table where it shows."""
+    """One fault, with the job, key, schedule or worker that it concerns. `place` is the key or table where it shows."""
 
     kind: FaultKind
     queue: str  # empty for the fleet's
@@ -53,7 +53,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What is wrong, how bad it is, where, and the command that repairs it. `fault` is what `repair` can repair."""
+    """What is wrong, how bad it is, where, and the command that repairs it. `fault` is what `App.repair` works on."""
 
     code: str
     severity: Severity
@@ -64,7 +64,7 @@ class Finding:
 
 
 class RepairOutcome(StrEnum):
-    """What became of a repair."""
+    """What a repair did."""
 
     REPAIRED = "repaired"
     GONE = "gone"  # the fault was there no more
@@ -73,7 +73,7 @@ class RepairOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """A finding, and what became of its repair."""
+    """A finding and what its repair did."""
 
     finding: Finding
     outcome: RepairOutcome

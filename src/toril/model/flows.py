@@ -1,4 +1,4 @@
-"""Jobs that wait for other jobs: who belongs to whom, and what a child's failure does to its parent."""
+"""Flows: which jobs wait for which, and what a child's failure does to its parent."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,11 +12,11 @@ BUILDING: Final = 600_000  # ms after which the parts of a flow that was never w
 
 
 class OnFailure(StrEnum):
-    """What becomes of the parent when a child has failed for good.
+    """What happens to the parent when a child has failed for good.
 
-    `FAIL`: it fails too, and at once. `CONTINUE`: it runs at once, and can ask which failed. `IGNORE`: it runs when the
-    others have ended, and can ask. `REMOVE`: the same, and nothing is remembered. `WAIT`: it waits until the child has
-    been run again or removed; what BullMQ does if nothing else is said.
+    `FAIL`: it fails too, at once. `CONTINUE`: it runs at once, and can ask which children failed. `IGNORE`: it runs
+    when the other children have ended, and can ask which failed. `REMOVE`: the same, but the failure is forgotten.
+    `WAIT`: it waits until the child has been run again or removed, which is BullMQ's default.
     """
 
     FAIL = "fail"
@@ -28,7 +28,7 @@ class OnFailure(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class JobRef:
-    """One job of the store."""
+    """The queue and id of a job."""
 
     queue: str
     id: str
@@ -50,9 +50,9 @@ class FlowNode:
 
     def __post_init__(self) -> None:
         if self.job.id is None:
-            raise InvalidOption(f"a job of a flow needs an id, and {preview(self.job.name)} has none")
+            raise InvalidOption(f"each job of a flow needs an id; {preview(self.job.name)} has none")
         if self.job.dedup is not None:
-            raise InvalidOption(f"dedup and a flow exclude each other: job {preview(self.job.name)} has both")
+            raise InvalidOption(f"a job of a flow cannot have dedup or once; remove it from {preview(self.job.name)}")
 
     @property
     def ref(self) -> JobRef:
@@ -60,8 +60,8 @@ class FlowNode:
 
 
 class ChildState(StrEnum):
-    """What a parent knows of a child: it has not ended; it has returned; it has failed, and the parent goes on; it has
-    failed, and the parent with it."""
+    """What a parent knows of a child: it has not ended (`OPEN`), it has completed, it has failed and the parent goes on
+    (`IGNORED`), or it has failed and the parent with it."""
 
     OPEN = "open"
     COMPLETED = "completed"
@@ -93,4 +93,5 @@ class ChildCounts:
 
     @property
     def total(self) -> int:
+        """How many children there are."""
         return self.open + self.completed + self.ignored + self.failed

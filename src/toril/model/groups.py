@@ -1,4 +1,4 @@
-"""Groups: jobs of one queue that share a name, such as a tenant's, and take turns with those of the others."""
+"""Groups: jobs of one queue that share a name, such as a tenant's, and take turns with other groups."""
 
 from dataclasses import dataclass, fields
 from typing import Final
@@ -12,14 +12,14 @@ MAX_WEIGHT: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
-    """What holds for each group of a queue, or for one of them. None leaves it to the queue; where that says nothing
-    either there is no bound, and a weight of 1.
+    """Limits of each group of a queue, or of one group. None uses the queue's; without those there is no limit, and a
+    weight of 1.
 
     Args:
-        concurrency: How many of its jobs run at once, over the whole fleet. 1 also keeps their order.
-        rate_limit: How many of its jobs start within a time.
-        max_waiting: Refuse adds with `QueueFull` while this many of its jobs wait.
-        weight: How many turns it gets where others get one.
+        concurrency: How many jobs of the group run at once, in all processes together. 1 also keeps their order.
+        rate_limit: How many jobs of the group may start within a time.
+        max_waiting: Refuse adds with `QueueFull` while this many jobs of the group wait.
+        weight: How many turns the group gets for each turn of a group of weight 1.
     """
 
     concurrency: int | None = None
@@ -35,9 +35,11 @@ class GroupLimits:
         if self.weight is not None:
             check_int("a group's weight", self.weight, 1, MAX_WEIGHT)
         if self.rate_limit is not None and not isinstance(self.rate_limit, RateLimit):
-            raise InvalidOption(f"a group's rate must be RateLimit(max, per) or None, not {preview(self.rate_limit)}")
+            raise InvalidOption(
+                f"a group's rate_limit must be a RateLimit(max, per) or None, not {preview(self.rate_limit)}"
+            )
         if self.rate_limit is not None and self.rate_limit.window != "sliding":
-            raise InvalidOption("a group's rate is counted in a sliding window; there is no fixed one for groups")
+            raise InvalidOption("a group's rate_limit must have a sliding window; fixed windows are for queues only")
 
     def over(self, other: "GroupLimits") -> "GroupLimits":
         """These, and where they say nothing the other."""
@@ -90,7 +92,7 @@ class SetGroup:
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", check_group(self.name))
         if self.limits is not None and not isinstance(self.limits, GroupLimits):
-            raise InvalidOption(f"a group's limits must be GroupLimits(…), not {preview(self.limits)}")
+            raise InvalidOption(f"a group's limits must be a GroupLimits(…), not {preview(self.limits)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

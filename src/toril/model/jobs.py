@@ -1,4 +1,4 @@
-"""`NewJob` and `NewJobs`: jobs to add, with what their options are made of."""
+"""New jobs and their options."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -40,8 +40,8 @@ def check_priority(value: object) -> int:
     if type(value) is int and 0 <= value <= MAX_PRIORITY:
         return value
     raise InvalidOption(
-        f"priority must be a whole number from 0 to {MAX_PRIORITY}, not {preview(value)}: 1 is the most urgent, and 0 "
-        "is no priority. Jobs without one run first, unless the queue is declared with priority_first=True"
+        f"priority must be a whole number from 0 to {MAX_PRIORITY}, not {preview(value)}. 1 is the most urgent; 0 "
+        "means no priority, and such jobs run first unless the queue is declared with priority_first=True"
     )
 
 
@@ -53,10 +53,10 @@ def _set(value: object, **fields: object) -> None:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Keep:
-    """How many finished jobs to keep, and for how long; None sets no bound.
+    """How many finished jobs to keep, and for how long. None means no limit.
 
     Args:
-        count: Keep this many, the ones that ended last.
+        count: Keep this many, those that ended last.
         age: Keep them for this long. It reads back as seconds.
     """
 
@@ -80,12 +80,12 @@ KEEP_ALL: Final = Keep()
 
 @dataclass(frozen=True, slots=True, init=False)
 class RateLimit:
-    """How many jobs may start within a time, over the whole fleet.
+    """How many jobs may start within a time, in all processes together.
 
     Args:
         max: How many jobs may start within `per`.
         per: The length of that time. It reads back as seconds.
-        window: `"sliding"` counts any such span of time; `"fixed"` counts anew after each.
+        window: `"sliding"` counts any period of that length; `"fixed"` starts counting again after each period.
     """
 
     max: int
@@ -136,15 +136,14 @@ DedupMode: TypeAlias = Literal["drop", "extend", "replace", "reschedule", "keep_
 
 @dataclass(frozen=True, slots=True, init=False)
 class Dedup:
-    """At most one job per key: until that job ends or, with `ttl`, for so long, whatever becomes of it.
+    """At most one job per key: until that job ends or, with `ttl`, for that long, whatever becomes of the job.
 
     Args:
-        key: What must not be there twice. Without one, it is made of the job's name and data.
+        key: What identifies the job. By default it is made of the job's name and payload.
         ttl: How long the key stays taken, counted from the add. It reads back as seconds.
-        mode: What an add does that finds the key taken. `"drop"` leaves the owner as it is; `"extend"` also begins the
-            time anew; `"replace"` puts the new job in the place of one that is still delayed, and begins the time anew;
-            `"reschedule"` gives the delayed one the new delay; `"keep_last"` runs the last job that was asked for while
-            the owner ran, after it.
+        mode: What an add does if the key is taken. `"drop"` leaves the owner as it is. `"extend"` also restarts `ttl`.
+            `"replace"` replaces an owner that is still delayed, and restarts `ttl`. `"reschedule"` gives a delayed
+            owner the new delay. `"keep_last"` runs the last job that was added while the owner ran, after it.
     """
 
     key: str | None
@@ -155,13 +154,13 @@ class Dedup:
         if key is not None:
             key = check_label("a deduplication key", key)
             if key in ("meta", "id"):
-                raise InvalidOption(f"a deduplication key must not be a word of the layout, and {preview(key)} is")
+                raise InvalidOption(f"{preview(key)} is reserved and cannot be a deduplication key")
         if mode not in get_args(DedupMode):
             raise InvalidOption(
-                f"a deduplication's mode must be drop, extend, replace, reschedule or keep_last, not {preview(mode)}"
+                f"a Dedup's mode must be 'drop', 'extend', 'replace', 'reschedule' or 'keep_last', not {preview(mode)}"
             )
         if mode == "extend" and ttl is None:
-            raise InvalidOption("a deduplication that extends its time needs one: give it a ttl")
+            raise InvalidOption("Dedup(mode='extend') needs a ttl to extend")
         seconds = None if ttl is None else checked_seconds("a deduplication's ttl", ttl, 1)
         _set(self, key=key, ttl=seconds, mode=mode)
 
@@ -188,7 +187,7 @@ class JobOptions:
     def __post_init__(self) -> None:
         if type(self.keep_completed) is not Keep or type(self.keep_failed) is not Keep:
             odd = self.keep_failed if type(self.keep_completed) is Keep else self.keep_completed
-            raise InvalidOption(f"what to keep must be a Keep(…), not {preview(odd)}")
+            raise InvalidOption(f"keep_completed and keep_failed must be a Keep(…), not {preview(odd)}")
         if self.backoff is not None and type(self.backoff) is not Backoff:
             raise InvalidOption(f"a job's backoff must be a Backoff(…) or None, not {preview(self.backoff)}")
         check_int("keep_logs", self.keep_logs, 0, MAX_KEEP_LOGS)
@@ -239,7 +238,7 @@ class NewJob:
         if self.due is not None:
             check_int("due", self.due, 0, 2**42)
             if self.delay:
-                raise InvalidOption("delay and due exclude each other")
+                raise InvalidOption("give delay or due, not both")
         if self.expires is not None:
             check_int("expires", self.expires, 1, MAX_DELAY)
         if self.metadata is not None:
@@ -249,7 +248,7 @@ class NewJob:
         if self.dedup is not None and (type(self.dedup) is not Dedup or self.dedup.key is None):
             raise InvalidOption(f"a job's dedup must be a Dedup(key, …), not {preview(self.dedup)}")
         if self.trace is not None and (not isinstance(self.trace, str) or len(self.trace) > MAX_TRACE):
-            raise InvalidOption(f"trace must be a text of at most {MAX_TRACE} characters, not {preview(self.trace)}")
+            raise InvalidOption(f"trace must be a string of at most {MAX_TRACE} characters, not {preview(self.trace)}")
 
 
 def _replace(job: object, name: str, value: str) -> None:
@@ -266,7 +265,9 @@ def check_text(what: str, text: object) -> str:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise NotSerializable(f"{what} has a lone surrogate at character {error.start}") from None
+            raise NotSerializable(
+                f"{what} has a lone surrogate at character {error.start}, which UTF-8 cannot represent"
+            ) from None
     return text
 
 

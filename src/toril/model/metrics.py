@@ -1,4 +1,4 @@
-"""What is counted of queues: by the minute, and in slices of time that can be added up."""
+"""Counts over time: per minute, and in slices that can be added up."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What may be called what. Names and ids are checked once, at the edge, and never parsed afterwards."""
+"""The rules for names and ids. They are checked once, where a name comes in."""
 
 import re
 import unicodedata
@@ -111,7 +111,7 @@ def check_circuit_key(key: object) -> str:
 
 def _check_line(what: str, text: object) -> str:
     if not isinstance(text, str) or not text or not text.isprintable() or len(text.encode("utf-8", "replace")) > 256:
-        raise InvalidName(f"{what} is a text of one line with 1 to 256 bytes, and {preview(text)} is not")
+        raise InvalidName(f"{what} must be a single line of 1 to 256 bytes, not {preview(text)}")
     return str(text)
 
 
@@ -123,7 +123,7 @@ def check_subject(subject: object) -> str:
 def check_group(name: object) -> str:
     """A group's name as given, or InvalidName: any text of one line, of up to 128 bytes."""
     if not isinstance(name, str) or not name or not name.isprintable() or len(name.encode("utf-8", "replace")) > 128:
-        raise InvalidName(f"a group's name is a text of one line with 1 to 128 bytes, and {preview(name)} is not")
+        raise InvalidName(f"a group's name must be a single line of 1 to 128 bytes, not {preview(name)}")
     return str(name)
 
 
@@ -135,7 +135,7 @@ def check_worker_name(name: object) -> str:
         raise InvalidName(f"a worker's name must be a string, not {preview(name)}")
     _check_length("a worker's name", name, MAX_QUEUE_NAME_BYTES)
     if not name.isprintable() or " " in name:
-        raise InvalidName(f"a worker's name must be one printable word, and {preview(name)} is not")
+        raise InvalidName(f"a worker's name must be one printable word, not {preview(name)}")
     return str(name)
 
 
@@ -157,9 +157,11 @@ def check_job_id(job_id: object) -> str:
     """An id that a user chose, or InvalidName. Ids that Toril gives out are integers, so users' ids may not be."""
     text = _check_text("a job id", job_id, MAX_ID_BYTES)
     if _INTEGER.match(text):
-        raise InvalidName(f"a job id must not be an integer, and {preview(text)} is: Toril numbers the others itself")
+        raise InvalidName(
+            f"a job id must not be an integer, because Toril numbers other jobs that way; got {preview(text)}"
+        )
     if text in RESERVED_IDS:
-        raise InvalidName(f"a job id must not be a word of the layout, and {preview(text)} is")
+        raise InvalidName(f"{preview(text)} is reserved and cannot be a job id")
     if ":" in text:
         _check_parts(text)
     return text
@@ -181,9 +183,9 @@ def _check_parts(job_id: str) -> None:
     """Ids of scheduled jobs are `repeat:schedule:time`. Of that form, and like no other key, users' ids may be too."""
     first, *rest = job_id.split(":")
     if len(rest) != 2 or first == "0":
-        raise InvalidName(f"a job id must not contain ':' but between three parts, and {preview(job_id)} does")
+        raise InvalidName(f"a job id may contain ':' only as in 'a:b:c', with three parts; got {preview(job_id)}")
     if first in RESERVED_IDS - {"repeat"} or rest[-1] in RESERVED_IDS:
-        raise InvalidName(f"a job id must not begin or end with a word of the layout, and {preview(job_id)} does")
+        raise InvalidName(f"a job id must not begin or end with a reserved word; got {preview(job_id)}")
 
 
 def _check_key_part(what: str, name: object) -> str:
@@ -193,18 +195,16 @@ def _check_key_part(what: str, name: object) -> str:
         raise InvalidName(_too_long(what, name, MAX_QUEUE_NAME_BYTES, len(name)))
     name = _plain(name)
     if not name.isprintable() or _BLANK.search(name):
-        raise InvalidName(f"{what} must not contain control or invisible characters, and {preview(name)} does")
+        raise InvalidName(f"{what} must not contain control or invisible characters; got {preview(name)}")
     name = unicodedata.normalize("NFC", name)
     _check_length(what, name, MAX_QUEUE_NAME_BYTES)
     if name != name.strip():
-        raise InvalidName(f"{what} must not begin or end with a space, and {preview(name)} does")
+        raise InvalidName(f"{what} must not begin or end with a space; got {preview(name)}")
     for character in name:
         if character in _KEY_SYNTAX:
-            raise InvalidName(
-                f"{what} must not contain {character!r} ({_KEY_SYNTAX[character]}), and {preview(name)} does"
-            )
+            raise InvalidName(f"{what} must not contain {character!r} ({_KEY_SYNTAX[character]}); got {preview(name)}")
     if name.startswith(".") or ".." in name:
-        raise InvalidName(f"{what} must not begin with '.' or contain '..', and {preview(name)} does")
+        raise InvalidName(f"{what} must not begin with '.' or contain '..'; got {preview(name)}")
     return name
 
 
@@ -215,20 +215,20 @@ def _check_text(what: str, text: object, limit: int) -> str:
     text = _plain(text)
     _check_length(what, text, limit)
     if _CONTROL.search(text):
-        raise InvalidName(f"{what} must be one line without control characters, and {preview(text)} is not")
+        raise InvalidName(f"{what} must be a single line without control characters; got {preview(text)}")
     return text
 
 
 def _check_length(what: str, name: str, limit: int) -> None:
     if not name or name.isspace():
-        raise InvalidName(f"{what} must not be empty, and {preview(name)} is")
+        raise InvalidName(f"{what} must not be empty; got {preview(name)}")
     size = len(name) if len(name) > limit else len(name.encode("utf-8", "surrogatepass"))
     if size > limit:
         raise InvalidName(_too_long(what, name, limit, size))
 
 
 def _too_long(what: str, name: str, limit: int, size: int) -> str:
-    return f"{what} must have at most {limit} bytes, and {preview(name)} has {size}"
+    return f"{what} must have at most {limit} bytes; {preview(name)} has {size}"
 
 
 def _plain(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What readers see: `JobRow`, `RunRecord`, `Page`, `Counts`, events, workers, audit entries."""
+"""What reads of a store return: rows, pages, counts, events, workers and audit entries."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -95,7 +95,7 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """Some of many. `cursor` fetches the next ones and is None after the last."""
+    """One page of a list. Pass `cursor` to read the next one; it is None after the last."""
 
     items: tuple[T, ...]
     cursor: str | None = None
@@ -112,16 +112,18 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class SearchPage(Page[T]):
-    """Some of many that were sought, out of the `looked` that were looked at. It may be short, or empty, and still have
-    a cursor: then there is more to look through."""
+    """One page of a search, out of the `looked` items looked through. It may be short or even empty and still have a
+    cursor: then there is more to look through."""
 
     looked: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts(Mapping[str, int]):
-    """How many jobs are in each state: `counts.waiting` or `counts["waiting"]`. `paused` can be asked for either way
-    too, but is no count: `keys()`, `items()` and `values()` are the states'."""
+    """How many jobs are in each state: `counts.waiting` or `counts["waiting"]`.
+
+    `paused` can be read both ways too, but is not among the states that `keys()`, `items()` and `values()` give.
+    """
 
     waiting: int = 0
     prioritized: int = 0
@@ -151,7 +153,7 @@ _STATES: Final = tuple(state.value for state in State)
 
 
 class RunStatus(StrEnum):
-    """How a run ended. Expired and stalled jobs have failed; a cancelled one has not."""
+    """How a run ended. Jobs that expired or stalled too often have failed; a cancelled job has not."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -192,7 +194,7 @@ class RunRow:
 
 
 class EventKind(StrEnum):
-    """What happened, in the words of BullMQ's event stream, where `cancelled` is a `failed` that says so."""
+    """What happened, in the words of BullMQ's event stream."""
 
     ADDED = "added"
     DUPLICATED = "duplicated"
@@ -350,9 +352,11 @@ USAGE_SAMPLE: Final = 100  # jobs of a queue whose size is looked at
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """About how many bytes a queue takes in its store: its jobs with their logs and results, its run records, events
-    and figures. Of its `jobs`, so many were looked at (`sampled`); the others are taken to be like them. Dead letters
-    belong to no queue and are not in it."""
+    """About how many bytes a queue takes in its store: jobs with logs and results, run records, events and metrics.
+
+    Only `sampled` of its `jobs` were measured; the others are assumed to be like them. Dead letters belong to no queue
+    and are not included.
+    """
 
     bytes: int
     jobs: int
@@ -373,4 +377,4 @@ def known(kind: type[K], value: K) -> K:
     try:
         return kind(value)
     except ValueError:
-        raise InvalidOption(f"there are {', '.join(kind)} jobs, and no {preview(value)} ones") from None
+        raise InvalidOption(f"{preview(value)} must be one of {', '.join(kind)}") from None

@@ -1,4 +1,4 @@
-"""Recurring jobs: what is to run when, and how far a schedule has come."""
+"""Schedules: what recurs when, and how far it has come."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +14,7 @@ MAX_TIME: Final = 2**42  # ms: the year 2109
 
 
 class Overlap(StrEnum):
-    """What happens when a run is due while the one before has not ended."""
+    """What to do when a run is due and the previous one has not ended."""
 
     ALLOW = "allow"
     SKIP = "skip"
@@ -22,8 +22,7 @@ class Overlap(StrEnum):
 
 
 class CatchUp(StrEnum):
-    """What happens to runs whose time passed while nobody worked: none of them runs, one for all, or all within a
-    window."""
+    """What to do about runs that were missed while no worker ran: run none, one for all, or all within a window."""
 
     NONE = "none"
     ONE = "one"
@@ -53,11 +52,11 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not self.id:
-            raise InvalidOption(f"a schedule's id must be a text, not {preview(self.id)}")
+            raise InvalidOption(f"a schedule's id must be a string, not {preview(self.id)}")
         if self.every is None and self.cron is None:
-            raise InvalidOption(f"schedule {self.id!r} does not say when it runs: give every or cron")
+            raise InvalidOption(f"schedule {self.id!r} needs every or cron")
         if self.every is not None and self.cron is not None:
-            raise InvalidOption(f"schedule {self.id!r} has both every and cron: give one of them")
+            raise InvalidOption(f"schedule {self.id!r} has both every and cron; give one of them")
         if self.every is not None:
             check_int("every", self.every, MIN_EVERY, MAX_DELAY)
         if self.limit is not None:
@@ -72,7 +71,7 @@ class Schedule:
         if not isinstance(self.job, NewJob):
             raise InvalidOption(f"a schedule's job must be a NewJob, not {preview(self.job)}")
         if self.job.id is not None or self.job.delay or self.job.due is not None or self.job.lifo:
-            raise InvalidOption(f"the runs of schedule {self.id!r} have times and ids of their own: leave those out")
+            raise InvalidOption(f"schedule {self.id!r} sets the times and ids of its runs itself; do not give any")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The states of a job and every move between them. Tests hold the engines to this table, and the docs draw it."""
+"""The states of a job and every transition between them. Tests hold the engines to this table."""
 
 from enum import StrEnum
 from typing import Final
@@ -7,7 +7,7 @@ __all__ = ["FINISHED", "NOT_STARTED", "TRANSITIONS", "State", "Verb"]
 
 
 class State(StrEnum):
-    """Where a job is. A job is in exactly one of these, or not in the store."""
+    """The state of a job. A job is in exactly one of these, or not in the store."""
 
     WAITING = "waiting"
     PRIORITIZED = "prioritized"

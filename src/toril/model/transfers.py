@@ -1,4 +1,4 @@
-"""What is carried from one store to another: jobs and all that belongs to them, as no store's layout has it."""
+"""Jobs and what belongs to them in a form that fits any store, to move them from one to another."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

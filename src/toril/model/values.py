@@ -1,4 +1,4 @@
-"""How the values that every job needs are made."""
+"""A faster way of creating the frozen values that every job needs."""
 
 from dataclasses import dataclass
 from typing import TypeVar, dataclass_transform

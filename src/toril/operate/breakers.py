@@ -1,4 +1,4 @@
-"""The circuit breakers of an app: see how they stand, open and close them by hand."""
+"""`app.breakers`: look at circuits, and open or close them by hand."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ __all__ = ["BreakerMetrics", "Breakers"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerMetrics:
-    """How many circuits stand how, and what they have counted in their windows, over the whole fleet."""
+    """How many circuits are in each state, and what they have counted in their windows."""
 
     closed: int
     open: int
@@ -24,17 +24,17 @@ class BreakerMetrics:
 
 
 class Breakers:
-    """`app.breakers`, over the whole fleet. A key that never failed is closed, and not listed."""
+    """`app.breakers`: the circuits of the whole fleet. A key that has never failed is closed and not listed."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     async def list(self) -> list[CircuitRecord]:
-        """All that something is known of, by their keys."""
+        """List all known circuits, in the order of their keys."""
         return [circuit_record(circuit) for circuit in await self._services.store.circuits.list()]
 
     async def metrics(self) -> BreakerMetrics:
-        """All of them in numbers, as a monitor wants them."""
+        """Count the circuits by state, for monitoring."""
         circuits = await self._services.store.circuits.list()
         states = Counter(circuit.state for circuit in circuits)
         return BreakerMetrics(
@@ -46,14 +46,14 @@ class Breakers:
         )
 
     async def trip(self, key: str, seconds: Duration | None = None) -> CircuitRecord:
-        """Open one by hand, for so long, or for as long as its own terms say."""
+        """Open a circuit by hand, for `pause` or as long as its own terms say."""
         pause = None if seconds is None else milliseconds("a time to stay open", seconds, 1)
         circuit = await self._services.store.circuits.trip(key, pause=pause)
         self._tell(key, CircuitState.OPEN)
         return circuit_record(circuit)
 
     async def reset(self, key: str) -> bool:
-        """Close one by hand. False if nothing was known of it."""
+        """Close a circuit by hand. Returns False if nothing was known of it."""
         known = await self._services.store.circuits.reset(key)
         if known:
             self._tell(key, CircuitState.CLOSED)

@@ -1,4 +1,4 @@
-"""The dead letters of an app: look through them, run them again, throw them away."""
+"""`app.dead_letters`: list, replay and discard the jobs that failed for good."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,8 +62,11 @@ async def replay_job(queue: Queue, job_id: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """How many letters were moved or deleted, and which were not: their id is taken by another job, they are gone, or
-    (`invalid`, with the reason) `edit` failed, or the payload is not what their handler takes."""
+    """How many dead letters were replayed or discarded, and which were not.
+
+    `refused` has those that are gone or whose id another job has taken; `invalid` has, with the reason, those whose
+    `edit` failed or whose payload no longer fits their handler.
+    """
 
     count: int = 0
     refused: tuple[Refused, ...] = ()
@@ -71,7 +74,8 @@ class Replayed:
 
 
 class DeadLetters:
-    """`app.dead_letters`. Jobs that failed for good are moved here, unless `keep_failed` keeps them in their queue."""
+    """`app.dead_letters`: the jobs that failed for good. Jobs that `keep_failed` keeps in their queue are not among
+    them."""
 
     def __init__(self, services: Services, queues: Mapping[str, Queue], strategies: Container[str] = ()) -> None:
         self._services = services
@@ -87,8 +91,11 @@ class DeadLetters:
         order: SortOrder = "newest",
         patience: Duration = PATIENCE,
     ) -> SearchPage[DeadLetter]:
-        """A page of those that the filter means, the last that failed first. One call looks at 5,000 letters at most,
-        and for so many seconds: a page may be short, or empty, and still have a cursor to go on with."""
+        """Read a page of the dead letters that match a filter, the latest first.
+
+        One call looks at no more than 5,000 letters and for no longer than `patience`, so a page may be short or even
+        empty and still have a cursor.
+        """
         found = await self.rows(where, cursor=cursor, limit=limit, order=order, patience=patience)
         return SearchPage(tuple(map(self._read, found)), found.cursor, found.looked)
 
@@ -101,7 +108,7 @@ class DeadLetters:
         order: SortOrder = "newest",
         patience: Duration = PATIENCE,
     ) -> SearchPage[DeadLetterRow]:
-        """The same as the store has them, in milliseconds: for Toril's own pages and commands."""
+        """The same as the store has it, in milliseconds; for Toril's own pages and commands."""
         found: list[DeadLetterRow] = []
         looked, until = 0, SYSTEM.monotonic() + milliseconds("patience", patience) / 1000
         while looked < LOOKED:
@@ -119,7 +126,7 @@ class DeadLetters:
         return SearchPage(tuple(found), cursor, looked)
 
     async def show(self, letter: str) -> DeadLetter:
-        """One of them; `NotFound` if there is none of this id."""
+        """Read one dead letter. Raises `NotFound` if there is none with this id."""
         return self._read(await self.row(letter))
 
     async def row(self, letter: str) -> DeadLetterRow:
@@ -130,7 +137,7 @@ class DeadLetters:
         return found
 
     async def job(self, letter: str) -> Job[Any]:
-        """The job that a letter is: its `logs()` and `errors()`, and what can be done to it."""
+        """The job that a dead letter is; use it to read `logs()` and `errors()`, or to control it."""
         return self.as_job(await self.row(letter))
 
     def as_job(self, letter: DeadLetterRow) -> Job[Any]:
@@ -138,7 +145,7 @@ class DeadLetters:
         return job_of_row(self._services, job_of(letter))
 
     def fits(self, letter: DeadLetterRow) -> bool | None:
-        """Whether its payload is what its handler takes; None where this app does not declare that."""
+        """Tell whether the payload is what the handler takes; None if this app does not declare the handler."""
         queue = self._queue_of(letter)
         entry = None if queue is None else queue.handlers.find(letter.name)
         if entry is None:
@@ -150,7 +157,7 @@ class DeadLetters:
         return True
 
     async def count(self, where: DeadLetterFilter | None = None) -> int:
-        """How many there are, of those that the filter means."""
+        """Count the dead letters that match a filter."""
         if where is None:
             return await self._services.store.dead_letters.count()
         return sum([1 async for _ in self._walk(where, "newest", None)])
@@ -158,7 +165,7 @@ class DeadLetters:
     async def counted(
         self, where: DeadLetterFilter, *, cursor: str | None = None, patience: Duration = PATIENCE
     ) -> MatchCount:
-        """How many of the next 5,000 are meant, and where to go on; all at once where nothing is asked for."""
+        """Count the matches among the next 5,000, and tell where to continue; an empty filter counts all at once."""
         asked_at = moment((await self._services.store.health()).now)
         if where == DeadLetterFilter():
             every = await self._services.store.dead_letters.count()
@@ -167,8 +174,8 @@ class DeadLetters:
         return MatchCount(count=len(page.items), looked=page.looked, cursor=page.cursor, asked_at=asked_at)
 
     async def groups(self, where: DeadLetterFilter | None = None, *, patience: Duration = PATIENCE) -> Failures:
-        """Those that the filter means, put together by their error; of more than 5,000 the last that failed, or as many
-        as can be looked at in so many seconds."""
+        """Group the dead letters that match a filter by their error; looks at the latest 5,000, or at as many as it can
+        within `patience`."""
         page = await self.rows(where, limit=LOOKED, patience=patience)
         failed = [
             FailureSample(letter.id, letter.failure.kind, self._error(letter), letter.failed_at)
@@ -178,7 +185,7 @@ class DeadLetters:
         return Failures(groups=grouped(failed), looked=page.looked, of=max(every, page.looked))
 
     async def keep(self, keep: Keep) -> Keep:
-        """How many are kept in the whole store, and for how long; without this all of them, until someone acts."""
+        """Set how many dead letters the whole store keeps, and for how long. By default it keeps all of them."""
         return await self._services.store.dead_letters.keep(keep)
 
     async def replay(
@@ -190,16 +197,17 @@ class DeadLetters:
         edit: Edit | None = None,
         on_progress: OnProgress | None = None,
     ) -> Replayed:
-        """Run jobs again in the queue that they came from, under their own name and id, the oldest first; each once,
-        for what fails meanwhile is left. A parent of a flow waits for its children that have not succeeded; those that
-        are dead letters are replayed with it, and counted.
+        """Run jobs again in the queue that they came from, with their own name and id, oldest first.
+
+        Each runs once: what fails meanwhile is left alone. If a parent of a flow is replayed, its children that have
+        not succeeded run again first; those that are dead letters are counted too.
 
         Args:
-            which: The id of a letter, several ids, or a `DeadLetterFilter`.
-            attempts: How many attempts they get, in place of what they had.
-            backoff: How long they wait between attempts, in place of what they had.
-            edit: A function that makes a new payload of the old one, which is checked as in an add.
-            on_progress: A function that hears how many are done so far.
+            which: The id of a dead letter, several ids, or a `DeadLetterFilter`.
+            attempts: How many attempts the jobs get, in place of what they had.
+            backoff: How long to wait between attempts, in place of what they had.
+            edit: A function that takes the old payload and returns the new one, which is checked as in an add.
+            on_progress: A function that is called with the number of jobs replayed so far.
         """
         wire = self._wire(backoff)
         invalid: dict[str, str] = {}
@@ -218,7 +226,7 @@ class DeadLetters:
         return Replayed(count, refused, invalid)
 
     async def discard(self, which: Which, *, on_progress: OnProgress | None = None) -> Replayed:
-        """Delete them for good."""
+        """Delete dead letters for good."""
 
         async def step(letters: Sequence[DeadLetterRow]) -> list[ControlResult]:
             ids = [letter.id for letter in letters]

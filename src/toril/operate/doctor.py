@@ -1,5 +1,8 @@
-"""Looks a store over, and repairs it. It looks twice, some time apart, before it calls anything a fault: beside busy
-workers one look may see a moment that has passed by the next."""
+"""Checks a store for faults and repairs them.
+
+It looks twice, some time apart, before it reports anything: next to busy workers, a single look may catch a moment that
+has passed by the next.
+"""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing

@@ -1,6 +1,6 @@
-"""Jobs, and what is around them, as programs get them. The keys stay; new ones may come.
+"""Jobs and related values as JSON documents for programs. Keys stay as they are; new ones may be added.
 
-Payloads, results and errors go through the app's `redact`; whoever makes a document says by which `Redaction`.
+Payloads, results and errors go through the app's `redact`; each document is made with a given `Redaction`.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The groups of a queue: see how they stand, pause one, give one limits of its own."""
+"""`queue.groups`: look at the groups of a queue, pause them, and limit them."""
 
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -13,7 +13,7 @@ __all__ = ["GroupOptions", "QueueGroups"]
 
 
 class GroupOptions(TypedDict, total=False):
-    """What can be set for a group. None leaves it to the queue again."""
+    """The limits that you can set for a group. None goes back to those of the queue."""
 
     concurrency: int | None
     rate_limit: RateLimit | None
@@ -22,34 +22,37 @@ class GroupOptions(TypedDict, total=False):
 
 
 class QueueGroups:
-    """`queue.groups`, over the whole fleet."""
+    """`queue.groups`: the groups of a queue, in all processes."""
 
     def __init__(self, queue: "Queue") -> None:
         self._queue = queue
 
     async def list(self, cursor: str | None = None, limit: int = 100) -> Page[GroupRecord]:
-        """A page of those that have jobs which have not ended, or limits of their own, by their names."""
+        """Read a page of groups that have unfinished jobs or limits of their own, in the order of their names."""
         page = await self._queue.store.groups.page(self._queue.name, cursor=cursor, limit=limit)
         return Page(tuple(as_record(GroupRecord, group) for group in page), page.cursor)
 
     async def get(self, group: str) -> GroupRecord:
-        """One of them; one that nothing is known of has no jobs, and the queue's limits."""
+        """Read one group. An unknown one has no jobs, and the limits of the queue."""
         return as_record(GroupRecord, await self._queue.store.groups.get(self._queue.name, group))
 
     async def pause(self, group: str) -> GroupRecord:
-        """Start nothing more of this group, anywhere, until `resume(group)`. What runs goes on, adds succeed."""
+        """Stop starting jobs of this group, in every process, until `resume(group)`. Running jobs continue, and you can
+        still add jobs."""
         return await self._set(SetGroup(name=group, paused=True))
 
     async def resume(self, group: str) -> GroupRecord:
+        """Start jobs of this group again after `pause(group)`."""
         return await self._set(SetGroup(name=group, paused=False))
 
     async def set(self, group: str, **limits: Unpack[GroupOptions]) -> GroupRecord:
-        """Give one group limits of its own. What is not named stays as it is."""
+        """Give one group limits of its own. Limits that you do not name stay as they are."""
         before = (await self.get(group)).own
         return await self._set(SetGroup(name=group, limits=_changed(before, limits)))
 
     async def set_all(self, limits: GroupLimits | None) -> GroupLimits:
-        """What holds for each group, instead of what the code says; None takes that back. What then holds."""
+        """Set the limits of each group, overriding the code; None restores what the code declares. Returns the limits
+        that now hold."""
         if limits is not None and not isinstance(limits, GroupLimits):
             raise InvalidOption(f"the limits of groups must be GroupLimits(…) or None, not {preview(limits)}")
         queue = self._queue

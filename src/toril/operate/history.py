@@ -1,4 +1,4 @@
-"""What happened in a queue, read on as it happens; and what happened to one job."""
+"""The events of a queue as they happen, and the history of one job."""
 
 from collections import deque
 from collections.abc import AsyncIterator
@@ -17,8 +17,7 @@ _A_LOOK: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Some of what happened was trimmed away before it was read: the queue keeps the last 10,000 or so. What follows
-    begins after `at`."""
+    """Some events were trimmed before you read them: a queue keeps about the last 10,000. The next ones follow `at`."""
 
     at: str
 

@@ -1,4 +1,4 @@
-"""Find queues and jobs wherever they are: a queue whose first job is still to come, a job among the dead letters."""
+"""Finds queues and jobs wherever they are: queues without jobs, and jobs among the dead letters."""
 
 from toril.errors import InvalidName
 from toril.model import JobRef, JobRow, job_of, letter_id

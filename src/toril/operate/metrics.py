@@ -1,4 +1,4 @@
-"""Queues in figures: what is in them now, and what ended in a range of time."""
+"""Metrics of queues: what is in them now, and what has ended over a range of time."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,8 @@ _PACE = 5  # minutes by which it is told how fast jobs end now
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points in time, the oldest first: when each begins, and how many jobs ended so within it."""
+    """Points in time, oldest first: `times` is when each begins, the other fields how many jobs ended in it, and
+    how."""
 
     id: str
     data: tuple[tuple[datetime, int], ...]
@@ -26,10 +27,13 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueMetrics:
-    """`counts` and `workers` are of now, all else of the range: it has points of `step` seconds, the first begins at
-    `start`, the last is under way. `completed`, `failed` and their series count every job, whoever ran it; the rest
-    only what Toril's workers did. A cancelled job is neither completed nor failed, and the failure rate leaves it out.
-    `failures` has the names that failed most, `other_failures` the rest."""
+    """The metrics of a queue over a range of time.
+
+    `counts` and `workers` are as of now; everything else covers the range, whose points have `step` seconds each. The
+    first begins at `start`, the last is still under way. `completed`, `failed` and their series count every job,
+    whichever library ran it; the rest covers Toril's workers only. Cancelled jobs are neither completed nor failed.
+    `failures` has the names that failed most, `other_failures` the rest.
+    """
 
     queue: str
     range: str
@@ -55,10 +59,12 @@ class QueueMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOverview:
-    """A queue's last hour in short. `completed` and `failed` have an entry a minute, the last is under way; `rate` is
-    how many jobs completed or failed a minute in the last five and the one under way; `wait_p95` (seconds) is of those
-    that ended in the last six to twelve minutes; `oldest` (seconds) is how long the job has waited that has waited
-    longest."""
+    """The last hour of a queue in short.
+
+    `completed` and `failed` have one entry per minute, the last still under way. `rate` is how many jobs ended per
+    minute over the last five minutes. `wait_p95` (seconds) covers the jobs that ended in the last six to twelve
+    minutes; `oldest` (seconds) is how long the longest-waiting job has waited.
+    """
 
     queue: str
     counts: Counts
@@ -78,13 +84,13 @@ class QueueOverview:
 
     @property
     def waits_too_long(self) -> bool:
-        """Whether jobs have lately waited longer than they should."""
+        """Whether jobs have recently waited longer than they should."""
         return self.wait_p95 is not None and self.wait_p95 > self.target_wait
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """All queues by name, and the workers that are alive, as of `now`, by the store's clock."""
+    """All queues by name and the workers that are alive, as of `now` by the store's clock."""
 
     now: datetime
     queues: tuple[QueueOverview, ...]

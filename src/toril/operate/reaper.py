@@ -1,8 +1,8 @@
-"""Recovery for the whole fleet: takes back what was lost in every queue of a store, those without workers included.
+"""The reaper: recovers the jobs of dead workers in every queue of a store, including queues without workers.
 
-Worker processes recover their own queues by themselves. The reaper looks after all of them, and a leader is elected so
-that of many reapers one does the work. The lead only saves work: each recovery checks the leases in the store, so two
-leaders at once are harmless.
+Worker processes recover their own queues by themselves. The reaper looks after all of them, and an elected leader
+ensures that one of many reapers does the work. The lead only saves work: each recovery checks the leases in the store,
+so two leaders at once are harmless.
 """
 
 import asyncio

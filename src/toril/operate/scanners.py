@@ -1,4 +1,4 @@
-"""Scanners: what is stuck in the application's own tables is found on a timer, and given another chance."""
+"""Scanners: find stuck rows in the application's own tables on a timer, and reset them."""
 
 import asyncio
 import inspect
@@ -100,7 +100,7 @@ class Scanners:
             return await self._scan(made, dry=bool((ctx.data or {}).get("dry_run")), go_on=ctx.raise_if_cancelled)
 
         queue.handlers.register(name, run)
-        queue.priorities.leave_out(name)
+        queue.handlers.priorities.leave_out(name)
         queue.schedule(
             name, name, {"dry_run": False}, every=every, attempts=1, priority=PRIORITY, overlap="skip", subject=name
         )

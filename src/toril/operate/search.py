@@ -1,4 +1,4 @@
-"""Looking through the jobs of a queue, and what is remembered of them. Each look is bounded: it says where to go on."""
+"""Searches the jobs and run records of a queue, a bounded part at a time."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -35,8 +35,10 @@ _SAMPLE: Final = 2_000  # failures that are put together
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchCount:
-    """How many were found among those `looked` at. With a `cursor` there are more to look through; `asked_at` is the
-    store's time before it was counted, by which an act can leave alone what came since."""
+    """How many of the `looked` jobs match. With a `cursor`, there are more to look through.
+
+    `asked_at` is the store's time before the count; an action that uses it as its limit leaves alone what came later.
+    """
 
     count: int
     looked: int
@@ -46,7 +48,7 @@ class MatchCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failures:
-    """Failures by their error, the most frequent first, of the `looked` that failed last; there are `of` in all."""
+    """Failures grouped by error, the most frequent first, among the latest `looked` of `of` failures."""
 
     groups: tuple[ErrorGroup, ...]
     looked: int

@@ -1,4 +1,4 @@
-"""Asking a worker where a running job is."""
+"""Asks a worker for the stack of a running job."""
 
 from typing import Final
 

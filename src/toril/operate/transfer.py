@@ -1,7 +1,7 @@
-"""Moves what is in one store to another, load by load, beside workers of both.
+"""Moves everything in one store to another, batch by batch, while workers run on both.
 
-A load is taken out of the source, put into the target, forgotten by the source: three steps, each atomic, each safe to
-be sent again. Whoever begins anew after a crash finds the load that was on its way, and goes on with it.
+A batch is exported from the source, imported into the target, and confirmed at the source: three steps, each atomic and
+safe to repeat. A move that starts again after a crash finds the batch that was in transit and continues with it.
 """
 
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""Why a job does not run: one sentence, and the facts that it is made of."""
+"""Explains why a job does not run, in one sentence and the facts behind it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,7 +40,8 @@ _ENDED: Final = {Cause.COMPLETED: "completed", Cause.CANCELLED: "was cancelled",
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """An answer: `reason` is one word for programs, `sentence` for people, `facts` what they rest on."""
+    """Why a job is where it is: `reason` is one word for programs, `sentence` is for people, `facts` are what it is
+    based on."""
 
     reason: str
     sentence: str

@@ -1,4 +1,4 @@
-"""The outbox: jobs written in the application's own transaction, and the relay that hands them over to the store.
+"""The outbox: jobs written in your application's own transaction, and the relay that moves them into the store.
 
 A relay takes rows in batches. Each batch is one call of a *lane*, a sender whose numbers are kept in the application's
 database beside the rows. The store remembers the last call of each lane for good, so a batch that was sent and not yet

@@ -1,4 +1,4 @@
-"""The relay's connection; tables in both dialects."""
+"""The relay's connection to the outbox's tables, in SQLite or PostgreSQL."""
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -150,7 +150,7 @@ class OutboxRow:
 
 @dataclass(frozen=True, slots=True)
 class OutboxStatus:
-    """How many rows wait, how many were refused, and how long the oldest one has waited, in seconds."""
+    """How many rows are waiting, how many were refused, and how long the oldest has waited, in seconds."""
 
     waiting: int
     refused: int
@@ -160,12 +160,12 @@ class OutboxStatus:
 def check_url(url: str) -> str:
     """The URL of a database that can have an outbox."""
     if not isinstance(url, str):
-        raise InvalidOption(f"an outbox's URL must be a string, not {preview(url)}")
+        raise InvalidOption(f"an outbox URL must be a string, not {preview(url)}")
     scheme = url.partition("://")[0]
     if scheme in {"postgresql", "postgres", "postgresql+psycopg"}:
         return url
     if scheme != "sqlite":
-        raise InvalidOption(f"an outbox is in postgresql:// or sqlite:///app.db, and {redacted(url)!r} is neither")
+        raise InvalidOption(f"an outbox URL must be postgresql://… or sqlite:///…, not {redacted(url)!r}")
     parse(url)
     return url
 
@@ -186,7 +186,7 @@ class Database:
                 import psycopg  # noqa: F401, PLC0415 - the user's choice
             except ModuleNotFoundError:
                 raise EngineUnusable(
-                    "an outbox in postgresql:// needs the package 'psycopg': install it with  "
+                    "an outbox in postgresql:// needs the package 'psycopg'; install it with: "
                     "pip install 'toril[postgres]'"
                 ) from None
 
@@ -255,7 +255,7 @@ class Database:
     def again(self, row: int) -> None:
         """Let a row that was refused be tried again."""
         if not self._look("again", row):
-            raise NotFound(f"no row {row} was refused")
+            raise NotFound(f"there is no refused row {row} in the outbox")
 
     def status(self) -> OutboxStatus:
         ((waiting, refused, oldest),) = self._look("status")
@@ -283,7 +283,7 @@ class Database:
     def _set_aside(self, errors: Mapping[int, str]) -> None:
         for row, error in errors.items():
             self._run("refuse", storable(error.replace("\0", " "), _LONGEST_ERROR), row)
-            log.error("row %s of the outbox cannot be handed over, and is kept aside: %s", row, error)
+            log.error("row %s of the outbox was refused and set aside: %s", row, error)
 
     def _chosen(self, most: Mapping[str, int], held: Collection[str]) -> list[int]:
         unheld = f"AND queue NOT IN ({_marks(held)})" if held else ""
@@ -329,7 +329,7 @@ class Database:
         said = (str(error) or type(error).__name__).strip().splitlines()[0]
         hint = ""
         if "toril_outbox" in said and ("no such table" in said or "does not exist" in said):
-            hint = "; make it with  toril outbox create URL"
+            hint = "; create it with: toril outbox create URL"
         return f"the outbox in {redacted(self.url)}: {said}{hint}"
 
     def _run(self, name: str, *parameters: Any, ids: Sequence[int] = (), unheld: str = "") -> list[Any]:

@@ -1,4 +1,4 @@
-"""`Outbox`: jobs in the application's own transaction."""
+"""`Outbox`: adds jobs in your application's own transaction."""
 
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -31,8 +31,7 @@ def writer_of(connection: Any) -> BoundConnection:
     kinds = type(connection).__mro__
     if any(kind.__name__.startswith("Async") for kind in kinds):
         raise UsageError(
-            f"an outbox writes to connections that block, and {preview(connection)} is asynchronous; with SQLAlchemy "
-            "use "
+            f"an outbox needs a blocking connection, and {preview(connection)} is asynchronous; with SQLAlchemy use "
             "`await session.run_sync(lambda s: app.outbox(s).add(…))`"
         )
     if isinstance(connection, sqlite3.Connection):
@@ -47,8 +46,7 @@ def writer_of(connection: Any) -> BoundConnection:
             return BoundConnection(_known(connection.vendor, connection), _by_cursor(connection))
         case _:
             raise UsageError(
-                "an outbox writes to a connection of sqlite3, psycopg, SQLAlchemy or Django, "
-                f"and {preview(connection)} is none"
+                f"an outbox needs a connection of sqlite3, psycopg, SQLAlchemy or Django, not {preview(connection)}"
             )
 
 
@@ -57,7 +55,7 @@ _KINDS = frozenset({"psycopg", "sqlalchemy", "django"})
 
 def _known(vendor: str, connection: object) -> Dialect:
     if vendor not in _VENDORS:
-        raise UsageError(f"an outbox is in SQLite or PostgreSQL, and {preview(connection)} is of {vendor}")
+        raise UsageError(f"an outbox needs SQLite or PostgreSQL; {preview(connection)} is a connection to {vendor}")
     return _VENDORS[vendor]
 
 
@@ -82,8 +80,7 @@ def _by_text(connection: Any) -> Callable[[str, Sequence[str]], None]:
 
 
 class Outbox:
-    """`app.outbox(connection)`: writes into the transaction of that connection, and leaves commit and rollback to
-    whoever has it."""
+    """`app.outbox(connection)`: adds jobs in the transaction of that connection. It never commits; you do."""
 
     def __init__(self, services: Services, connection: Any, written_to: Callable[[], object]) -> None:
         self._services = services
@@ -91,15 +88,18 @@ class Outbox:
         self._written_to = written_to
 
     def create(self) -> None:
-        """Make the tables, unless they are there; in the transaction, as everything here."""
+        """Create the outbox's tables if they do not exist, in the same transaction."""
         for statement in DDL[self._writer.dialect]:
             self._writer.execute(statement, ())
 
     def add(
         self, job: Any, data: Any = None, *, queue: Queue | str | None = None, **options: Unpack[AddOptions]
     ) -> str:
-        """Write a job, by its handler or by its name, with the options of `Queue.add` and its checks. Returns the id
-        that it will have. `queue` can be left out where only one can be meant."""
+        """Add a job, by its handler or by its name, with the options and checks of `Queue.add`. Returns the id that the
+        job will have.
+
+        You can leave out `queue` if only one queue of the app can be meant.
+        """
         home = self._queue(job, queue)
         if options.get("job_id") is None:
             options["job_id"] = self._services.clock.unique()
@@ -117,7 +117,7 @@ class Outbox:
         if len(fitting) != 1 and callable(job):
             fitting = [queue for queue in fitting if _handles(queue, job)]
         if len(fitting) != 1:
-            raise UsageError(f"say for which queue {preview(job)} is: add(…, queue=…)")
+            raise UsageError(f"several queues could run {preview(job)}; name one, as in add(…, queue='emails')")
         return fitting[0]
 
 

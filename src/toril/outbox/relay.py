@@ -1,4 +1,4 @@
-"""`Relay`: each row into the store exactly once."""
+"""The relay: moves each row of the outbox into the store exactly once."""
 
 import asyncio
 import queue
@@ -188,7 +188,7 @@ class Relay:
         if not answers:
             await self._refuse(batch, error)
         elif _is_of_others(jobs, answers):
-            log.error("the outbox's lane %s is used by two databases, of which one is a copy", batch.lane)
+            log.error("two databases use lane %s of the outbox; one of them is a copy of the other", batch.lane)
             await self._do(self._database.retire, batch)
         else:
             await self._do(self._database.done, batch)
@@ -272,7 +272,7 @@ class Relay:
     def _back(self) -> None:
         if self._away:
             self._away = False
-            log.info("the outbox is handed over again")
+            log.info("the outbox is being relayed again")
 
 
 def _wrong_with(request: str) -> str | None:
@@ -281,7 +281,7 @@ def _wrong_with(request: str) -> str | None:
         job = load_new_job(request)
     except Undecodable as error:
         return str(error)
-    return "it has no id, by which it would be known again" if job.id is None else None
+    return "the job has no id, which the relay needs to recognize it" if job.id is None else None
 
 
 def _is_of_others(jobs: Sequence[NewJob], answers: Sequence[Added]) -> bool:

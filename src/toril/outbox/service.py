@@ -1,4 +1,4 @@
-"""`OutboxService`: what `App` delegates to: how jobs get into its outbox, and who relays them."""
+"""`OutboxService`: how `App` writes to its outbox and relays it."""
 
 import asyncio
 import os
@@ -100,7 +100,7 @@ class OutboxService:
 
         where, services = url or self.url, self._services
         if where is None:
-            raise UsageError("this app has no outbox: give it one, as in App(outbox='sqlite:///app.db')")
+            raise UsageError("this app has no outbox; declare one, as in App(outbox='sqlite:///app.db')")
         database = Database(where)
         database.check_driver()
         own = worker_name(services.clock).replace("worker-", "relay-", 1) if name is None else name

@@ -1,1 +1,1 @@
-"""Decisions without I/O: clocks and chance are arguments."""
+"""Decisions without I/O: clock and randomness are arguments."""

@@ -1,6 +1,6 @@
-"""The errors of a job's attempts: a text with one line of JSON for each that was followed by another, the oldest first.
+"""The errors of a job's earlier attempts, as text with one JSON line each, oldest first.
 
-The last error is the job's own failure, whole; the others are kept in short.
+The last error is the job's own failure, complete; the others are shortened.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What needs someone's attention, the worst first. Pure."""
+"""What needs someone's attention, the worst first."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,4 @@
-"""Circuit breakers, decided: from how a circuit stands, and the time, to how it stands next. Stores only have to see to
-it that no two decide at once."""
+"""Circuit breakers: decides, from a circuit's state and the time, what its state becomes."""
 
 import json
 from collections.abc import Callable
@@ -23,19 +22,20 @@ By: TypeAlias = Literal["queue", "name"] | Callable[[Any], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breaker:
-    """Stop running jobs for a while that would only fail. No attempt is spent meanwhile; then some jobs of the whole
-    fleet try, and if they do well all may.
+    """Pause jobs that would only fail. After the pause a few jobs try first, and if they succeed, all may run again.
+
+    Waiting spends no attempt. A circuit is shared by the whole fleet.
 
     Args:
         failures: How many transient failures within `window` open the circuit.
-        window: The time within which failures are counted.
+        window: The time over which failures are counted.
         pause: How long no job of that key starts.
-        probes: How many jobs try after that.
-        rate: A share of failures that opens it too, from 0 to 1.
-        minimum: How many runs there have to be before `rate` counts.
-        by: Which jobs stand together: those of the `"queue"`, of one `"name"`, or what a function makes of the payload,
-            such as a host. Such a key is the same in every queue. A job that was added with a `breaker` of its own
-            hangs on that.
+        probes: How many jobs try after the pause.
+        rate: A share of failures, from 0 to 1, that also opens the circuit.
+        minimum: How many runs there must be before `rate` counts.
+        by: Which jobs share a circuit: those of the `"queue"`, those of one `"name"`, or those for which a function of
+            the payload returns the same key, such as a host. Such a key is shared by all queues. A job added with its
+            own `breaker` uses that key.
     """
 
     failures: int = 5
@@ -52,6 +52,7 @@ class Breaker:
         self.terms()
 
     def terms(self) -> CircuitTerms:
+        """The terms as stores keep them."""
         return CircuitTerms(
             failures=self.failures,
             window=milliseconds("a breaker's window", self.window),

@@ -1,4 +1,4 @@
-"""Facts and faults to findings; scan order."""
+"""Turns facts and faults into findings, and orders the doctor's scan."""
 
 import base64
 import json
@@ -22,26 +22,26 @@ _ROOM: Final = 64 * 1024 * 1024
 _REPAIR: Final = "toril doctor --repair"
 # For each kind how bad it is, and its sentence.
 _FAULTS: Final[dict[FaultKind, tuple[Severity, str]]] = {
-    FaultKind.GHOST: (Severity.WARNING, "{subject} stands in {place}, and there is no such job"),
-    FaultKind.ORPHAN: (Severity.ERROR, "job {subject} stands in no line, so nobody will ever run or remove it"),
-    FaultKind.DOUBLE: (Severity.ERROR, "job {subject} stands in more than one place, so it may run twice"),
-    FaultKind.LOST: (Severity.ERROR, "job {subject} is active, its lease is over, and nobody has taken it back"),
-    FaultKind.LOCK: (Severity.WARNING, "there is a lock for job {subject}, which is not running"),
-    FaultKind.MARKER: (Severity.WARNING, "jobs are ready, {subject} first, and the marker for workers is not set"),
-    FaultKind.PARENT: (Severity.ERROR, "job {subject} waits for children of which none is left to release it"),
-    FaultKind.SCHEDULE: (Severity.ERROR, "schedule {subject} has no run to come"),
-    FaultKind.DEDUP: (Severity.WARNING, "the deduplication key {subject} keeps jobs out for a job that is over"),
-    FaultKind.SUSPECT: (Severity.WARNING, "job {subject} is noted as waiting to run alone, and does not wait"),
-    FaultKind.ID: (Severity.WARNING, "the id {subject} is taken by a job that is not there"),
-    FaultKind.COUNT: (Severity.WARNING, "the number of {subject} jobs is not the number of jobs that are {subject}"),
-    FaultKind.WORKER: (Severity.NOTICE, "worker {subject} is listed, and has long given no sign of life"),
-    FaultKind.UNREADABLE: (Severity.WARNING, "the options of job {subject} cannot be read, so it will fail unrun"),
+    FaultKind.GHOST: (Severity.WARNING, "{subject} is listed in {place}, but there is no such job"),
+    FaultKind.ORPHAN: (Severity.ERROR, "job {subject} is in no list, so it will never run or be removed"),
+    FaultKind.DOUBLE: (Severity.ERROR, "job {subject} is in more than one list, so it may run twice"),
+    FaultKind.LOST: (Severity.ERROR, "job {subject} is active, but its lease has run out and nobody has recovered it"),
+    FaultKind.LOCK: (Severity.WARNING, "there is a lock for job {subject}, but it is not running"),
+    FaultKind.MARKER: (Severity.WARNING, "jobs are ready, {subject} first, but the marker for workers is missing"),
+    FaultKind.PARENT: (Severity.ERROR, "job {subject} waits for children, but none of them is left to release it"),
+    FaultKind.SCHEDULE: (Severity.ERROR, "schedule {subject} has no next run"),
+    FaultKind.DEDUP: (Severity.WARNING, "the deduplication key {subject} still blocks jobs, but its owner has ended"),
+    FaultKind.SUSPECT: (Severity.WARNING, "job {subject} is listed to run in isolation, but it is not waiting"),
+    FaultKind.ID: (Severity.WARNING, "the id {subject} is taken, but there is no such job"),
+    FaultKind.COUNT: (Severity.WARNING, "the counter of {subject} jobs is wrong"),
+    FaultKind.WORKER: (Severity.NOTICE, "worker {subject} is listed, but has not sent a heartbeat for a long time"),
+    FaultKind.UNREADABLE: (Severity.WARNING, "the options of job {subject} cannot be read, so it will fail unstarted"),
     FaultKind.FOREIGN: (Severity.ERROR, "{subject}"),
 }  # fmt: skip
 
 
 _FIXES: Final = {
-    FaultKind.UNREADABLE: "toril job show QUEUE ID, then toril job remove QUEUE ID and add it anew",
+    FaultKind.UNREADABLE: "toril job show QUEUE ID, then toril job remove QUEUE ID and add it again",
     FaultKind.FOREIGN: "rename that key, or give the App a prefix of its own",
 }
 
@@ -79,14 +79,14 @@ def _memory(facts: ServerFacts) -> Iterator[Finding]:
         yield _error(
             "eviction",
             facts.place,
-            f"the server throws keys away when it is full (maxmemory-policy {policy}), and jobs with them",
+            f"the server evicts keys when it is full (maxmemory-policy {policy}), which loses jobs",
             "redis-cli CONFIG SET maxmemory-policy noeviction",
         )
     if facts.evicted:
         yield _error(
             "evicted",
             facts.place,
-            f"the server has thrown {facts.evicted} keys away since it was started",
+            f"the server has evicted {facts.evicted} keys since it started",
             "redis-cli CONFIG SET maxmemory-policy noeviction",
         )
     most = facts.maxmemory or facts.total
@@ -94,7 +94,7 @@ def _memory(facts: ServerFacts) -> Iterator[Finding]:
         yield _error(
             "memory",
             facts.place,
-            f"{facts.used} of {most} bytes are used; when it is full, adds are refused",
+            f"{facts.used} of {most} bytes of memory are used; once it is full, adds are refused",
             "redis-cli CONFIG SET maxmemory BYTES, or remove jobs: toril clean QUEUE",
         )
 
@@ -107,29 +107,33 @@ def _persistence(facts: ServerFacts) -> Iterator[Finding]:
         yield _notice(
             "persistence",
             facts.place,
-            "there is no append-only file, and the server does not say whether it takes snapshots",
-            "redis-cli CONFIG GET save, as a user who may",
+            "the server has no append-only file, and does not say whether it takes snapshots",
+            "redis-cli CONFIG GET save, as a user with that permission",
         )
     elif not facts.log and not facts.snapshots:
-        yield _error(
-            "persistence", facts.place, "nothing is written to disk: a restart of the server loses all jobs", fix
-        )
+        yield _error("persistence", facts.place, "the server writes nothing to disk, so a restart loses all jobs", fix)
     elif not facts.log:
         yield _warning(
-            "persistence", facts.place, f"only snapshots are kept: a crash now loses {facts.unsaved} changes", fix
+            "persistence",
+            facts.place,
+            f"the server only takes snapshots; a crash now would lose {facts.unsaved} changes",
+            fix,
         )
     if not facts.log_ok:
         yield _error(
-            "log", facts.place, "the last write to the append-only file failed", "look at the server's disk and log"
+            "log", facts.place, "the last write to the append-only file failed", "check the server's disk and log"
         )
     if not facts.snapshot_ok:
-        yield _error("snapshot", facts.place, "the last snapshot failed", "look at the server's disk, memory and log")
+        yield _error("snapshot", facts.place, "the last snapshot failed", "check the server's disk, memory and log")
 
 
 def _replication(facts: ServerFacts) -> Iterator[Finding]:
     if facts.role != "master":
         yield _error(
-            "replica", facts.place, f"this server is a {facts.role}, which takes no jobs", "give the primary's URL"
+            "replica",
+            facts.place,
+            f"this server is a {facts.role}, which accepts no writes",
+            "use the URL of the primary",
         )
         if not facts.link_ok:
             yield _error("link", facts.place, "its link to the primary is down", "redis-cli INFO replication")
@@ -137,7 +141,7 @@ def _replication(facts: ServerFacts) -> Iterator[Finding]:
         yield _warning(
             "behind",
             facts.place,
-            f"{facts.replicas_behind} of {facts.replicas} replicas do not follow",
+            f"{facts.replicas_behind} of {facts.replicas} replicas are behind",
             "redis-cli INFO replication",
         )
 
@@ -145,7 +149,9 @@ def _replication(facts: ServerFacts) -> Iterator[Finding]:
 def _manners(facts: ServerFacts) -> Iterator[Finding]:
     version = tuple(int(part) for part in facts.version.split(".")[:2] if part.isdecimal())
     if version < _OLDEST:
-        yield _error("version", facts.place, f"the server is {facts.version}; 6.2 or newer is needed", "upgrade it")
+        yield _error(
+            "version", facts.place, f"the server runs Redis {facts.version}; Toril needs 6.2 or newer", "upgrade it"
+        )
     if facts.pings and min(facts.pings) > _SLOW:
         yield _warning(
             "latency",
@@ -159,67 +165,73 @@ def _manners(facts: ServerFacts) -> Iterator[Finding]:
             "clock",
             facts.place,
             f"the server's clock is {abs(facts.skew) / 1000:.1f} s {way} this machine's",
-            "let a time daemon set both clocks",
+            "synchronize both clocks, for example with chrony",
         )
     for reason in facts.refused:
-        yield _error(
-            "scripts", facts.place, f"the server does not take our scripts: {reason}", "allow EVAL and EVALSHA"
-        )
+        yield _error("scripts", facts.place, f"the server refuses Toril's scripts: {reason}", "allow EVAL and EVALSHA")
     if facts.scripts > _SCRIPTS:
         yield _warning(
             "script_cache",
             facts.place,
-            f"the server keeps {facts.scripts} scripts: some program makes ever new ones",
-            "redis-cli SCRIPT FLUSH ASYNC, which is safe beside workers",
+            f"the server caches {facts.scripts} scripts; some program keeps creating new ones",
+            "redis-cli SCRIPT FLUSH ASYNC, which is safe while workers run",
         )
 
 
 def _file(facts: FileFacts, *, counted: bool) -> Iterator[Finding]:
     place = facts.place
     if facts.damage is None:
-        uncounted = "" if counted else ", nor were its jobs counted"
+        uncounted = "" if counted else ", and its jobs were not counted"
         yield _notice(
             "unread",
             place,
-            f"the file was not read through for damage{uncounted}: that takes the longer the larger it is",
-            "toril doctor, or app.doctor() of a store in memory",
+            f"the file was not checked for damage{uncounted}, because that takes long for a large file",
+            "toril doctor; for a store in memory, app.doctor()",
         )
     for each in facts.damage or ():
         yield _error("damage", place, f"the file is damaged: {each}", f"sqlite3 {place} .recover, into a new file")
     if facts.journal not in {"wal", "memory"}:
         yield _error(
-            "journal", place, f"its journal mode is {facts.journal}", f"sqlite3 {place} 'PRAGMA journal_mode=WAL'"
+            "journal",
+            place,
+            f"the file's journal mode is {facts.journal}",
+            f"sqlite3 {place} 'PRAGMA journal_mode=WAL'",
         )
     if facts.synchronous != "full" and facts.journal != "memory":
         yield _notice(
             "synchronous",
             place,
-            f"synchronous={facts.synchronous}: a power cut may lose the last moments",
+            f"synchronous={facts.synchronous}: a power failure may lose the latest changes",
             "leave ?synchronous= out of the URL",
         )
     if facts.log > _LOG:
         yield _warning(
             "log",
             place,
-            f"its log has grown to {facts.log} bytes: someone has been reading for very long",
-            "end that reader; the log is written back when nobody reads",
+            f"the write-ahead log has grown to {facts.log} bytes, because a program has been reading for a long time",
+            "end that program; the log is written back once nothing reads the file",
         )
     if facts.free is not None and facts.free < _ROOM:
-        yield _error("disk", place, f"its disk has {facts.free} bytes left", "make room on the disk")
+        yield _error("disk", place, f"only {facts.free} bytes are left on the disk", "free space on the disk")
     if facts.mode is not None and facts.mode & 0o002:
-        yield _warning("permissions", place, f"everyone may write it (mode {facts.mode:04o})", f"chmod o-rwx {place}*")
+        yield _warning(
+            "permissions",
+            place,
+            f"every user of the machine may write the file (mode {facts.mode:04o})",
+            f"chmod o-rwx {place}*",
+        )
     elif facts.mode is not None and facts.mode & 0o004:
         yield _notice(
             "permissions",
             place,
-            f"everyone on the machine may read it, payloads included (mode {facts.mode:04o})",
+            f"every user of the machine may read the file, including payloads (mode {facts.mode:04o})",
             f"chmod o-rwx {place}*",
         )
     if facts.network:
         yield _error(
             "network",
             place,
-            f"it lies on {facts.filesystem}, where SQLite's locks are not safe",
+            f"the file is on {facts.filesystem}, where SQLite's locks are not safe",
             "move it to a local disk, or use Redis",
         )
 
@@ -292,7 +304,7 @@ def cursor_of(spot: ScanPosition | None) -> str | None:
 
 
 def unknown(cursor: object) -> InvalidOption:
-    return InvalidOption(f"{preview(cursor)} is not a cursor that was given out")
+    return InvalidOption(f"unknown cursor {preview(cursor)}; pass the cursor of the page before")
 
 
 def _read(cursor: str) -> ScanPosition | None:

@@ -1,4 +1,4 @@
-"""Failures put together that are the same but for an id or a long number."""
+"""Groups failures that are the same but for an id or a number."""
 
 import re
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ class FailureSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorGroup:
-    """Failures alike: `error` has `#` where they differ; `example` is the id of the last of them."""
+    """Failures that are alike. In `error`, `#` stands where they differ; `example` is the id of the latest of them."""
 
     kind: str
     error: str

@@ -1,6 +1,6 @@
-"""What ended in a queue by job name: how many, how fast, how many failed, how long they ran. Pure.
+"""Statistics of a queue by job name: how many jobs, how fast, how many failed, how long they ran.
 
-It is made of run records. A queue remembers the last 1,000 jobs of each ending, so what can be told of all names
+They are made of run records. A queue remembers the last 1,000 jobs of each ending, so what can be said of all names
 reaches back to the oldest record of the ending that has more of them, and to a day at most.
 """
 

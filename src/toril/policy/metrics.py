@@ -1,4 +1,4 @@
-"""Histograms, ranges, sums, sliding counts."""
+"""Histograms, ranges, sums and sliding counts."""
 
 import math
 from collections import Counter, deque
@@ -41,7 +41,6 @@ __all__ = [
     "spread",
     "sum_of",
     "totals_of",
-    "upper_of",
     "window_of",
 ]
 
@@ -58,7 +57,7 @@ _MINUTES: Final = RANGES["7d"]
 def check_range(given: object) -> int:
     """How many minutes a range has."""
     if not isinstance(given, str) or given not in RANGES:
-        raise InvalidOption(f"a range is one of {', '.join(RANGES)}, not {preview(given)}")
+        raise InvalidOption(f"range must be one of {', '.join(RANGES)}, not {preview(given)}")
     return RANGES[given]
 
 
@@ -71,7 +70,7 @@ def window_of(given: object) -> MetricsWindow:
 def check_window(queues: Sequence[str], window: MetricsWindow) -> None:
     """Refuse what a store has no figures for, or cannot give at once."""
     if len(queues) > AT_ONCE:
-        raise InvalidOption(f"one call asks for the figures of at most {AT_ONCE} queues, not {len(queues)}")
+        raise InvalidOption(f"one call reads the metrics of at most {AT_ONCE} queues, not {len(queues)}")
     check_int("minutes", window.minutes, 1, _MINUTES)
     if window.step not in STEPS.values():
         raise InvalidOption(
@@ -103,7 +102,7 @@ ERROR: Final = 2 ** (0.5 / _OCTAVE) - 1  # how far off a value may be, as a shar
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How long it took, in seconds, for 50, 95 and 99 percent of `count`; None where there was none."""
+    """Percentiles of a duration in seconds, over `count` values; `p50` is the median. None if there are no values."""
 
     count: int
     p50: float | None
@@ -120,11 +119,6 @@ def bucket_of(ms: float) -> int:
 def middle_of(bucket: int) -> float:
     """The time, in ms, that stands for all of a bucket."""
     return 0.0 if bucket <= 0 else float(2 ** ((bucket - 0.5) / _OCTAVE))
-
-
-def upper_of(bucket: int) -> float:
-    """The time, in ms, below which all of a bucket are."""
-    return float(2 ** (bucket / _OCTAVE)) if bucket > 0 else 1.0
 
 
 def merged(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Secrets masked in payloads and error texts."""
+"""Masks secrets in payloads and error texts."""
 
 import math
 import re

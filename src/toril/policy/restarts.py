@@ -1,4 +1,4 @@
-"""How long what has died waits until it is started again: worker processes, and pollers in them."""
+"""How long to wait before restarting a worker process or a poller that died."""
 
 from collections.abc import Callable
 from typing import Final

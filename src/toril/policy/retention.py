@@ -1,4 +1,4 @@
-"""What is kept of a finished job, and how much of its result."""
+"""What to keep of a finished job, and how much of its result."""
 
 from typing import Final
 

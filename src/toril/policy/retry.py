@@ -1,4 +1,4 @@
-"""`Retry`, backoffs, error classes, strategies, `judge`: what becomes of a failed attempt."""
+"""Retries: backoffs, error classes, and what becomes of a failed attempt."""
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -153,7 +153,7 @@ def names_of(what: str, given: ErrorKinds) -> tuple[str, ...]:
         elif isinstance(each, str) and "." in each:
             names.append(each)
         else:
-            raise InvalidOption(f"{what} takes classes of errors, or their full names, not {preview(each)}")
+            raise InvalidOption(f"{what} must list exception classes or their full names, not {preview(each)}")
     return tuple(names)
 
 
@@ -170,7 +170,7 @@ class Fixed:
     """The same delay before every retry.
 
     Args:
-        seconds: How long to wait.
+        seconds: The delay.
     """
 
     seconds: Duration
@@ -179,17 +179,18 @@ class Fixed:
         milliseconds("a backoff", self.seconds)
 
     def wire(self) -> Backoff:
+        """The backoff as jobs carry it."""
         return Backoff(kind="fixed", delay=milliseconds("a backoff", self.seconds))
 
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """A delay that doubles with every retry: with `Exponential(1)` 1, 2, 4, 8 s.
+    """A delay that doubles with every retry: `Exponential(1)` waits 1, 2, 4, 8 s.
 
     Args:
         seconds: The first delay.
-        cap: The longest delay; with jitter 30 s if not given.
-        jitter: `"full"` draws each delay from zero to that; a number from 0 to 1 leaves that share of it to chance;
+        cap: The longest delay; 30 s by default if there is jitter.
+        jitter: `"full"` draws each delay from zero to that; a number from 0 to 1 randomizes that share of it;
             `"decorrelated"` draws it from `seconds` to three times the last one.
     """
 
@@ -203,9 +204,12 @@ class Exponential:
             milliseconds("a backoff's cap", self.cap)
         known = self.jitter in {"full", "decorrelated"} if isinstance(self.jitter, str) else _is_share(self.jitter)
         if not known:
-            raise InvalidOption(f"jitter must be 'full', 'decorrelated' or from 0 to 1, not {preview(self.jitter)}")
+            raise InvalidOption(
+                f"jitter must be 'full', 'decorrelated' or a number from 0 to 1, not {preview(self.jitter)}"
+            )
 
     def wire(self) -> Backoff:
+        """The backoff as jobs carry it."""
         cap = JITTER_CAP if self.cap is None and self.jitter else self.cap
         share = 1.0 if isinstance(self.jitter, str) else self.jitter or 0.0
         return Backoff(
@@ -223,11 +227,11 @@ def _is_share(jitter: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A backoff strategy of the app's own.
+    """A backoff strategy of your app.
 
     Args:
         name: The name under which `app.backoff(name)` declares it.
-        otherwise: How long a worker waits that does not know it, as Node's do not.
+        otherwise: The backoff for workers that do not have the strategy, such as those in Node.
     """
 
     name: str
@@ -235,11 +239,14 @@ class Strategy:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not 1 <= len(self.name) <= 64 or not self.name.isprintable():
-            raise InvalidOption(f"a strategy's name has from 1 to 64 printable characters, not {preview(self.name)}")
+            raise InvalidOption(f"a strategy's name must have 1 to 64 printable characters; got {preview(self.name)}")
         if not isinstance(self.otherwise, Fixed | Exponential):
-            raise InvalidOption(f"a strategy falls back to Fixed(…) or Exponential(…), not {preview(self.otherwise)}")
+            raise InvalidOption(
+                f"a Strategy's otherwise must be Fixed(…) or Exponential(…), not {preview(self.otherwise)}"
+            )
 
     def wire(self) -> Backoff:
+        """The backoff as jobs carry it."""
         return replace(self.otherwise.wire(), strategy=self.name)
 
 
@@ -248,14 +255,14 @@ Waiting: TypeAlias = Fixed | Exponential | Strategy
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How a job that fails is tried again.
+    """How failed jobs are retried.
 
     Args:
-        attempts: How often it is tried in all, the first time included: five attempts have four delays.
+        attempts: How many attempts a job gets in all, including the first: five attempts have four delays.
         backoff: How long to wait between attempts: `Fixed`, `Exponential` or `Strategy`.
-        on: Classes of errors, or their full names: only these, and `TransientError`, are worth another attempt.
-        give_up_on: Errors on which the job fails at once. Of two classes that are named, the one nearer to the error
-            decides.
+        on: Exception classes, or their full names: retry only these, and `TransientError`.
+        give_up_on: Exceptions for which the job fails at once. If several of the named classes apply, the most specific
+            one decides.
     """
 
     attempts: int = 5
@@ -274,7 +281,7 @@ class Retry:
 
     @property
     def table(self) -> ErrorTable:
-        """Which errors are worth another attempt."""
+        """Which errors are retried."""
         return ErrorTable(names_of("on", self.on), names_of("give_up_on", self.give_up_on))
 
     def wire(self) -> Backoff:
@@ -370,9 +377,9 @@ BUILT_IN: Final[dict[str, BackoffStrategy]] = {"respect-retry-after": respect_re
 def check_strategy(name: object, fn: object) -> None:
     """Refuse what could not be called, or called for."""
     if not isinstance(name, str) or not 1 <= len(name) <= 64 or not name.isprintable() or name.startswith("toril:"):
-        raise InvalidOption(f"a strategy's name has from 1 to 64 printable characters, not {preview(name)}")
+        raise InvalidOption(f"a strategy's name must have 1 to 64 printable characters; got {preview(name)}")
     if not callable(fn):
-        raise TypeError(f"a backoff strategy is a function (attempts, error, job) -> seconds, not {preview(fn)}")
+        raise TypeError(f"a backoff strategy must be a function (attempts, error, job) -> seconds, not {preview(fn)}")
 
 
 def check_known(backoff: Backoff, strategies: Container[str]) -> Backoff:
@@ -380,6 +387,6 @@ def check_known(backoff: Backoff, strategies: Container[str]) -> Backoff:
     name = backoff.strategy
     if name is not None and name != DECORRELATED and name not in strategies:
         raise InvalidOption(
-            f"there is no backoff strategy {preview(name)}; declare it with @app.backoff({preview(name)}) first"
+            f"unknown backoff strategy {preview(name)}; declare it with @app.backoff({preview(name)}) first"
         )
     return backoff

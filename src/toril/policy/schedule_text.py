@@ -1,4 +1,4 @@
-"""When a schedule runs, in plain words. Pure; what cannot be said plainly is not said at all."""
+"""Describes in plain words when a schedule runs. What cannot be said plainly is not said."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""When a schedule runs; cron."""
+"""Computes when a schedule runs; cron."""
 
 import hashlib
 from collections.abc import Iterator
@@ -20,10 +20,10 @@ __all__ = ["RunDecision", "after", "check_cron", "decide_run", "first", "followi
 def check_cron(expression: object, tz: object) -> str:
     """The expression in its plain form, if it names a time that comes."""
     if not isinstance(expression, str):
-        raise InvalidOption(f"cron must be a text of five or six fields, not {preview(expression)}")
+        raise InvalidOption(f"cron must be a string of five or six fields, not {preview(expression)}")
     text = " ".join(expression.split())
     if after(text, _zone(tz), 0) is None:
-        raise InvalidOption(f"cron {preview(expression)} names no time that ever comes")
+        raise InvalidOption(f"cron {preview(expression)} never matches: there is no such date")
     return text
 
 
@@ -34,8 +34,8 @@ def after(expression: str, tz: str | tzinfo, moment: int) -> int | None:
         found = next(CronSim(expression, datetime.fromtimestamp(moment / 1000, zone)), None)
     except CronSimError as error:
         raise InvalidOption(
-            f"cron must have five fields, or six with seconds first, and {preview(expression)} does not: "
-            f"{str(error).lower()}"
+            f"invalid cron expression {preview(expression)}: {str(error).lower()}; "
+            "it must have five fields, or six with seconds first"
         ) from None
     return None if found is None else round(found.timestamp() * 1000)
 

@@ -1,4 +1,4 @@
-"""`JobFilter`, `DeadLetterFilter`, page cursors."""
+"""Filters for jobs and dead letters."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ class PayloadKey:
     def parse(cls, text: str) -> "PayloadKey":
         path, separator, value = text.partition("=")
         if not path:
-            raise InvalidOption(f"a key is written like user.id or user.id=7, not {preview(text)}")
+            raise InvalidOption(f"a key must look like user.id or user.id=7, not {preview(text)}")
         if not separator:
             return cls(path)
         try:
@@ -69,11 +69,13 @@ class Searchable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Jobs of a name; with a text in their error; with a text in their id, name, error, payload, group or subject; with
-    a key in their payload, `user.id` or `user.id=7`; of a `group`, about a `subject`; that a `worker` runs or was the
-    last to run; that ended in one way, as `ending` tells failed jobs from cancelled ones, which stand among them; that
-    had ended, or for those that have not ended were added, by `until`. What is not given is not asked for. Upper and
-    lower case are the same in an error and a text, and nowhere else."""
+    """Which jobs to find. Fields that you leave out match everything.
+
+    `name` is the job's name; `error` is a text in its error; `text` is a text in its id, name, error, payload, group or
+    subject; `key` is a key in its payload, `user.id` or `user.id=7`; `group`, `subject` and `worker` are compared as
+    they are; `ending` tells failed jobs from cancelled ones; `until` leaves out jobs that ended later or, if they have
+    not ended, were added later. Case is ignored in `error` and `text` only.
+    """
 
     name: str | None = None
     error: str | None = None
@@ -89,7 +91,7 @@ class JobFilter:
         for name in ("name", "error", "text", "key", "worker", "group", "subject"):
             given = getattr(self, name)
             if given is not None and (not isinstance(given, str) or len(given) > _LONGEST):
-                raise InvalidOption(f"{name} must be a text of at most {_LONGEST} characters, not {preview(given)}")
+                raise InvalidOption(f"{name} must be a string of at most {_LONGEST} characters, not {preview(given)}")
         if self.ending is not None and self.ending not in tuple(RunStatus):
             raise InvalidOption(f"ending must be 'completed', 'failed' or 'cancelled', not {preview(self.ending)}")
         if self.until is not None and (not isinstance(self.until, datetime) or self.until.tzinfo is None):
@@ -108,6 +110,7 @@ class JobFilter:
         return self.key is not None or self.text is not None
 
     def fits(self, candidate: Searchable) -> bool:
+        """Whether a job matches."""
         return (
             (self.name is None or candidate.name == self.name)
             and (self.worker is None or candidate.worker == self.worker)
@@ -153,10 +156,13 @@ _AFTER_ALL: Final = "\U0010ffff"  # no id is greater
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFilter:
-    """Dead letters of a queue, of a job name, with a text in their error, of an error type (by its name), of a cause,
-    within a time, with values in their payload: `payload={"user.id": 7}`; with a key there, `user.id` or `user.id=7`;
-    of a `group`, about a `subject`; with a text in their id, name, error, payload, group or subject. What is not given
-    is not asked for. A text or a key is looked for in what may be shown of a payload."""
+    """Which dead letters to find. Fields that you leave out match everything.
+
+    `queue`, `name`, `cause`, `group` and `subject` are compared as they are; `error` is a text in the error and `kind`
+    its type; `since` and `until` limit when the job failed; `payload` has values that the payload must have, as in
+    `payload={"user.id": 7}`; `key` is a key in it, `user.id` or `user.id=7`; `text` is a text in the id, name, error,
+    payload, group or subject. Only what may be shown of a payload is searched.
+    """
 
     queue: str | None = None
     name: str | None = None
@@ -179,7 +185,7 @@ class DeadLetterFilter:
         for name in ("queue", "name", "error", "kind"):
             text = getattr(self, name)
             if text is not None and not isinstance(text, str):
-                raise InvalidOption(f"{name} must be a text, not {preview(text)}")
+                raise InvalidOption(f"{name} must be a string, not {preview(text)}")
         JobFilter(key=self.key, text=self.text, group=self.group, subject=self.subject)  # which says what is wrong
 
     def matches(
@@ -241,13 +247,13 @@ def cursor_of(letter: DeadLetterRow) -> str:
 def place_of(order: Literal["newest", "oldest"], cursor: str | None) -> tuple[int, str]:
     """The time and id after which a page begins."""
     if order not in ("newest", "oldest"):
-        raise InvalidOption(f"the order must be 'newest' or 'oldest', not {preview(order)}")
+        raise InvalidOption(f"order must be 'newest' or 'oldest', not {preview(order)}")
     if cursor is None:
         return (_LAST, _AFTER_ALL) if order == "newest" else (-1, "")
     time, separator, identity = cursor.partition(":") if isinstance(cursor, str) else ("", "", "")
     known = separator and time.isdecimal() and time.isascii() and len(time) <= 15 and _is_text(identity)
     if not known:
-        raise InvalidOption(f"{preview(cursor)} is not a cursor that was given out")
+        raise InvalidOption(f"unknown cursor {preview(cursor)}; pass the cursor of the page before")
     return int(time), identity
 
 

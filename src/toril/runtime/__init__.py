@@ -1,0 +1,1 @@
+"""What the parts of an app share: clock, logs, signals and calls to the store."""

@@ -1,4 +1,4 @@
-"""Calls that are sent again until they are answered. The store knows a repeated one by its sender and number."""
+"""Repeats calls until they are answered. The store recognizes a repeated call by its sender and number."""
 
 import os
 from collections.abc import Awaitable, Callable, Coroutine

@@ -1,4 +1,4 @@
-"""Time and chance, in one place, so that tests and the simulator can own both."""
+"""The clock and the source of randomness, which tests and the simulator replace."""
 
 import asyncio
 import os

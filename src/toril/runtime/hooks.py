@@ -1,4 +1,4 @@
-"""`Hooks` and middleware that an app declares."""
+"""The hooks, pollers and middleware of an app."""
 
 import os
 import socket

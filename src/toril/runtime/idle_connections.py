@@ -1,4 +1,4 @@
-"""Connections that have sent no request yet: bounded, so that the silent keep nobody else from being heard."""
+"""Limits connections that have not sent a request yet, so that they cannot lock out others."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""The words for what happens, and the job's own facts on every log record that is written while it runs."""
+"""Words events as log lines, and adds the current job to every log record."""
 
 import logging
 from collections.abc import Callable, Mapping

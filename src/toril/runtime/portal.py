@@ -1,4 +1,4 @@
-"""From code that blocks to an event loop of our own: a thread that runs coroutines for those who have no loop."""
+"""Runs coroutines for blocking code, on an event loop in a thread of its own."""
 
 import asyncio
 import atexit

@@ -1,4 +1,4 @@
-"""What people may see of a job's payload, result and errors. The app decides; where it fails to, nothing is shown."""
+"""What people may see of a job's payload, result and errors. The app decides; if it fails to, nothing is shown."""
 
 import copy
 import importlib

@@ -1,4 +1,4 @@
-"""`Services`: what the parts of an app share. An app has its own, which open its store; blocking code has others."""
+"""`Services`: what the parts of an app share, such as its store, clock and events."""
 
 import asyncio
 import threading

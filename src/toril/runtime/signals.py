@@ -1,4 +1,4 @@
-"""Signals that say stop. They are heard while the loop is blocked, and their deadline holds whatever the loop does."""
+"""Stop signals. They are received even while the event loop is blocked, and their deadline always holds."""
 
 import asyncio
 import os
@@ -96,7 +96,7 @@ class StopSignals:
             for byte in os.read(self._reader, 64):
                 if byte == _OVER:
                     return
-                before, urgency = self._requests.urgency, self._counted(byte)
+                before, urgency = self._requests.urgency, self._urgency_after(byte)
                 if urgency == before:
                     continue
                 if urgency is Urgency.ABORT:
@@ -114,7 +114,7 @@ class StopSignals:
         latest = max([own, *(each._deadline or own for each in _handlers.watchdogs)])  # noqa: SLF001 - of this class
         return max(0.0, own - now) or max(0.0, min(latest - now, _LOOK))
 
-    def _counted(self, byte: int) -> Urgency:
+    def _urgency_after(self, byte: int) -> Urgency:
         if byte >= _REQUEST:
             return self._requests.requested(byte - _REQUEST)
         if byte == _ORPHANED:

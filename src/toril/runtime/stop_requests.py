@@ -1,4 +1,4 @@
-"""How urgently a process is to stop, as signals, its supervisor and its own code ask for it, in any order."""
+"""How urgently a process has to stop, combined from signals, its supervisor and its own code."""
 
 import signal
 from enum import IntEnum

@@ -1,0 +1,1 @@
+"""The interface between Toril and its stores."""

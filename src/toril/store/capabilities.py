@@ -1,4 +1,4 @@
-"""What Toril asks of a store beside the core of the seam; each of them one capability. The rules of `engine` hold."""
+"""The capabilities of a store beside its core, such as flows, groups and metrics; the rules of `engine` apply."""
 
 from collections.abc import AsyncGenerator, Sequence
 from typing import Literal, Protocol, TypeAlias, runtime_checkable

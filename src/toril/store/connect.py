@@ -1,4 +1,4 @@
-"""Getting at the store: which one a URL means, and waiting for one that is not there yet."""
+"""Chooses the store that a URL means, and waits for it to become available."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -54,7 +54,7 @@ async def _until_open(opening: Callable[[], Awaitable[Any]], clock: Clock, stop:
         try:
             if await _before(stop, opening()):
                 if logged_at is not None:
-                    log.info("the store answers")
+                    log.info("connected to the store")
                 return True
         except (EngineFull, EngineRefused):
             raise

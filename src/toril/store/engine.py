@@ -1,6 +1,6 @@
-"""The seam: what Toril asks of a store.
+"""The seam: the methods that every store implements.
 
-Every method is one atomic step: it happens wholly or not at all, even if the process dies within it. Batches come
+Every method is one atomic step: it happens completely or not at all, even if the process dies during it. Batches come
 first; one job is a batch of one. Rules that hold for all of them:
 
 - `now=None` means the store's own clock, so that skewed machines agree. Tests pass theirs.
@@ -372,29 +372,29 @@ def connect(
     durability: Durability | None = None,
     dead_letter_queue: str | None = None,
 ) -> Store:
-    """The engine for this URL, not yet opened. Only the modules that it needs are imported. `prefix` is what the keys
-    of an app begin with, in stores that several apps share; `durability` what an add waits for, beyond the store;
-    `dead_letter_queue` where other libraries see the dead letters."""
+    """Make a store from a URL, without opening it.
+
+    `prefix`, `durability` and `dead_letter_queue` mean the same as for `App`. Only the modules that the URL needs are
+    imported.
+    """
     if not isinstance(url, str):
-        raise InvalidOption(f"a store's URL must be a string, not {preview(url)}")
+        raise InvalidOption(f"a store URL must be a string, not {preview(url)}")
     scheme, separator, _ = url.partition("://")
     if not separator:
-        raise InvalidOption(
-            f"a store's URL begins with its kind, like sqlite:///jobs.db, and {redacted(url)!r} does not"
-        )
+        raise InvalidOption(f"store URL {redacted(url)!r} has no scheme; write it as in sqlite:///jobs.db")
     if scheme not in _SCHEMES:
         known = ", ".join(f"{name}://" for name in _SCHEMES)
         raise InvalidOption(f"unknown store URL {redacted(url)!r}; expected one of {known}")
     module, extra = _SCHEMES[scheme]
     if durability is not None and extra is None:
-        raise InvalidOption(f"durability={durability!r} is for Redis: {scheme}:// has no replicas")
+        raise InvalidOption(f"durability={durability!r} works with Redis only; {scheme}:// has no replicas")
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if extra is None or (error.name or "").startswith("toril"):
             raise
         raise EngineUnusable(
-            f"{scheme}:// needs the package {error.name!r}: install it with  pip install 'toril[{extra}]'"
+            f"{scheme}:// needs the package {error.name!r}; install it with: pip install 'toril[{extra}]'"
         ) from None
     if dead_letter_queue is not None:
         try:

@@ -1,4 +1,4 @@
-"""Worker processes, looked after from a process that runs nobody's code but ours."""
+"""The supervisor: starts and watches worker processes, and never runs application code itself."""
 
 from toril.supervisor.child import BootFailure
 from toril.supervisor.probes import HealthMonitor, serve

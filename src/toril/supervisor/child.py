@@ -1,4 +1,4 @@
-"""One worker process, and how it died."""
+"""One worker process under the supervisor, and how it died."""
 
 import asyncio
 import contextlib

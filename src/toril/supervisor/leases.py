@@ -1,4 +1,4 @@
-"""The leases of all children: kept while they live, recovered when they die."""
+"""The leases of all worker processes: renewed while they live, recovered when they die."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""`/livez`, `/readyz`, `/health` without extras."""
+"""Serves `/livez`, `/readyz` and `/health`, without extra packages."""
 
 import asyncio
 import ipaddress

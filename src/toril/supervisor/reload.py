@@ -1,4 +1,4 @@
-"""For development: worker processes are replaced when a source file of the application changes."""
+"""Replaces worker processes when a source file of the application changes, for development."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,5 +1,4 @@
-"""A child whose event loop stands still cannot give signs of life, nor say where its jobs are, and one that died cannot
-say that it is gone: its supervisor does."""
+"""Speaks for worker processes that cannot: those whose event loop is blocked, and those that died."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""`Supervisor`, its options and restart delays."""
+"""`Supervisor`: starts worker processes, and restarts those that die."""
 
 import asyncio
 import contextlib

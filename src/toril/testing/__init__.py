@@ -1,5 +1,4 @@
-"""For tests, yours and ours: contexts for handlers, an app in memory whose clock moves when told to, and a store that
-misbehaves when told to."""
+"""Tools for your tests: contexts for handlers, an app in memory with a manual clock, and stores that fail on demand."""
 
 from toril.testing.clock import ManualClock
 from toril.testing.contexts import Recorded, SyncTestContext, TestContext, context, sync_context

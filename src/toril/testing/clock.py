@@ -1,4 +1,4 @@
-"""A clock that moves when told to."""
+"""A clock for tests that you move by hand."""
 
 import asyncio
 import math
@@ -85,7 +85,7 @@ class ManualClock:
                 self.advance(max(0, min(due) - self._now))
 
     def advance(self, ms: int) -> None:
-        """Let `ms` milliseconds pass, wake those whose sleep is over, and call back what is due."""
+        """Let `ms` milliseconds pass: wake sleepers and run callbacks that become due."""
         self._now += ms
         due = sorted((timer for timer in self._timers if timer.due <= self._now), key=lambda timer: timer.due)
         self._timers = [timer for timer in self._timers if timer.due > self._now]

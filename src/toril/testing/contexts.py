@@ -1,4 +1,4 @@
-"""Contexts for unit tests of handlers: no store, no loop, and a record of what was reported."""
+"""Contexts for unit tests of handlers, which record what is reported."""
 
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
@@ -83,7 +83,9 @@ class Recorded:
         return self.rounds - 1
 
     def job(self, claimed: Claimed) -> Job[Any]:
-        raise UsageError(f"job {claimed.lease.id} is in no queue; a test that needs one uses `memory(app)`")
+        raise UsageError(
+            f"job {claimed.lease.id} of a test context is in no queue; use `memory(app)` if the test needs one"
+        )
 
 
 class TestContext(JobContext[T]):
@@ -107,6 +109,7 @@ class SyncTestContext(SyncJobContext[T]):
     recorded: Recorded
 
     def cancel(self, reason: str = "No reason provided") -> None:
+        """Ask the handler to stop, as an operator would."""
         self.signal.fire(StopReason.CANCELLED, reason)
 
 
@@ -123,7 +126,7 @@ def context(
     state: Any = None,
     children: Mapping[str, Any] | None = None,
 ) -> TestContext[T]:
-    """A context with no store behind it. What the handler reports is in its `recorded`."""
+    """A context for a unit test of an `async def` handler, without a store. `recorded` has what the handler reports."""
     recorded = Recorded()
     recorded.children_given = children or {}
     claimed = _claimed(job_id, job_name, queue, attempt, attempts, metadata, checkpoint)
@@ -145,7 +148,7 @@ def sync_context(
     state: Any = None,
     children: Mapping[str, Any] | None = None,
 ) -> SyncTestContext[T]:
-    """The same for plain `def` handlers."""
+    """A context for a unit test of a plain `def` handler; see `context`."""
     recorded = Recorded()
     recorded.children_given = children or {}
     claimed = _claimed(job_id, job_name, queue, attempt, attempts, metadata, checkpoint)
@@ -181,4 +184,4 @@ def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as done:
         answer: T = done.value
         return answer
-    raise UsageError("a context for tests does not wait")
+    raise UsageError("a test context cannot wait; use `memory(app)` to test code that waits")

@@ -1,4 +1,4 @@
-"""`FlakyStore`, `WatchedStore`."""
+"""Stores that lose calls or let workers die, for tests."""
 
 import asyncio
 import inspect
@@ -32,12 +32,15 @@ CALLS = {name for name, _ in inspect.getmembers(Engine, inspect.isfunction) if n
 
 
 class FlakyStore:
-    """The given store, of whose calls a share is answered by `EngineUnavailable`: half of these did not happen, the
-    other half did, and only their answer was lost. The same seed loses the same calls."""
+    """A store that fails a share of its calls with `EngineUnavailable`.
+
+    Half of these did not take effect; the other half did, and only their answer was lost. The same seed fails the same
+    calls.
+    """
 
     def __init__(self, store: Store, *, rate: float = 0.2, seed: int = 0) -> None:
         if not 0 <= rate < 1:
-            raise InvalidOption(f"rate must be from 0 to below 1, not {preview(rate)}")
+            raise InvalidOption(f"rate must be at least 0 and below 1, not {preview(rate)}")
         self._store = store
         self._rate = rate
         self._random = random.Random(seed)  # noqa: S311 - repeatable on purpose
@@ -61,7 +64,7 @@ class FlakyStore:
 
     def _lose(self, what: str) -> EngineUnavailable:
         self.lost += 1
-        return EngineUnavailable(f"the {what} was lost, as the test wants it")
+        return EngineUnavailable(f"the {what} was lost, as the test asked for")
 
 
 # Where a worker can be made to die: before the handler begins, after it has returned, after its end is stored.
@@ -128,7 +131,7 @@ class WatchedStore:
         await asyncio.sleep(0)
         if self.dead is not None:
             await self.dead.wait()
-            raise EngineUnavailable("this worker was killed, as the test wants it")
+            raise EngineUnavailable("this worker was killed by the test")
 
     async def add(self, queue: str, jobs: Sequence[NewJob], **options: Any) -> list[Added]:
         await self._if_alive()
@@ -177,12 +180,12 @@ class WatchedStore:
         return self._names.get((lease.queue, lease.id), "")
 
     def kill(self) -> None:
-        """From here on nothing of the running worker arrives."""
+        """Lose everything that the running worker sends from now on."""
         self.death, self.dead = None, asyncio.Event()
         self.die()
 
-    def end_death(self) -> None:
-        """It is gone; another may begin."""
+    def revive(self) -> None:
+        """Serve calls again, for the next worker."""
         if self.dead is not None:
             self.dead.set()
             self.dead = None

@@ -1,4 +1,4 @@
-"""`memory(app)`: an app on a clock of its own; assertions; kills."""
+"""`memory(app)`: runs an app in memory on a clock that the test moves."""
 
 import asyncio
 import math
@@ -35,8 +35,8 @@ OPTIONS: Final = _OWN + _SHARED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedJob:
-    """One job that was stored in this test; `data` is its payload as JSON has it. `options` is what else was
-    asked for, such as `attempts`, `priority` and `timeout`; durations are seconds."""
+    """A job that was added in this test. `data` is its payload as JSON; `options` are its other options, such as
+    `attempts`, `priority` and `timeout`, with durations in seconds."""
 
     queue: str
     name: str
@@ -120,7 +120,9 @@ def found(
         return meant
     expected = "at least once" if times is None else why(times)
     there = "".join(f"\n  {each}" for each in added[-50:]) or " nothing"
-    raise AssertionError(f"{wanted} was to be added {expected}, and was added {why(len(meant))}; added were:{there}")
+    raise AssertionError(
+        f"expected {wanted} to be added {expected}, but it was added {why(len(meant))}; jobs added:{there}"
+    )
 
 
 _PATIENCE: Final = 1000.0  # seconds of a test's clock for a worker to stop, none of which pass
@@ -136,7 +138,7 @@ class Lives:
         self._over = over
         self._until = 0  # who runs the app himself is moved nowhere
         self._life: asyncio.Task[int] | None = None
-        self._funeral: asyncio.Task[None] | None = None
+        self._dying: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.deaths = 0
         store.die = self._die
@@ -162,12 +164,14 @@ class Lives:
                 if self._store.dead is None:
                     return code
             self.deaths += 1
-            self._store.end_death()
+            self._store.revive()
 
     def kill_here(self) -> NoReturn:
         """Kill the worker that calls this, from whatever thread its handler runs in."""
         if self._loop is None or self._life is None or self._life.done():
-            raise RuntimeError("no worker of this test is at work: `kill_here` is for what its handlers call")
+            raise RuntimeError(
+                "no worker of this test is running a job; call `kill_here` from code that a handler calls"
+            )
         self._store.kill()
         raise Killed
 
@@ -178,7 +182,7 @@ class Lives:
 
     def _begin_to_die(self) -> None:
         if self._loop is not None:
-            self._funeral = self._loop.create_task(self._end(self._life))
+            self._dying = self._loop.create_task(self._end(self._life))
 
     async def _end(self, life: "asyncio.Task[int] | None") -> None:
         """A worker that is cancelled gives its jobs back, which does not arrive; it need not wait for that."""
@@ -214,7 +218,7 @@ _LONGEST = 100 * 366 * 86_400_000  # ms
 
 
 class Memory:
-    """An app whose store is in memory, on a clock of its own. `added` has every job that was stored, in order."""
+    """An app in memory, on a clock of its own. `added` has every job that was added, in order."""
 
     def __init__(self, app: App, clock: ManualClock, store: Store, *, on_failure: OnFailure = "record") -> None:
         if on_failure not in {"record", "raise"}:
@@ -242,22 +246,22 @@ class Memory:
 
     @property
     def now(self) -> datetime:
-        """The time that it is in this test."""
+        """The time in this test."""
         return moment(self.clock.now())
 
     # time
 
     async def drain(self) -> int:
-        """Run every job that is due, and those that they add, until nothing is left to do now."""
+        """Run every job that is due, and the jobs that they add, until nothing is left to do now."""
         return await self._work(self.clock.now())
 
     async def after(self, time: Duration) -> int:
-        """Let time pass, as seconds, a timedelta or a text such as "90s", "2h", "30d", and run each thing at its time:
-        delays, retries, schedules, leases that run out, rates that allow more."""
+        """Let time pass, as seconds, a timedelta or a string such as "90s", "2h" or "30d", and run everything at its
+        time: delays, retries, schedules, recovered jobs and rate limits."""
         return await self._work(self.clock.now() + _length(time))
 
     def skip(self, time: Duration) -> None:
-        """Let time pass while nobody works: what falls due meanwhile is late."""
+        """Let time pass while no worker runs, so that what falls due meanwhile is late."""
         self.clock.advance(_length(time))
 
     async def _work(self, until: int) -> int:
@@ -277,15 +281,18 @@ class Memory:
         times: int | None = None,
         **options: Any,
     ) -> list[AddedJob]:
-        """The jobs that were added by this handler, task or name; `AssertionError` if there is none, or there are not
-        as many as `times`. Of `data` only the fields given are compared. Further options are those of the stored job,
-        such as `priority=` or `attempts=`."""
+        """Return the jobs that were added by this handler, task or name. Raises `AssertionError` if there is none, or
+        not as many as `times`.
+
+        Only the fields of `data` that you give are compared. Pass further options of the job to compare them too, such
+        as `priority=` or `attempts=`.
+        """
         if isinstance(job, Task) and queue is None:
             queue = job.queue.name
         late = None if delay is None else milliseconds("delay", delay) / 1000
         unknown = next((name for name in options if name not in OPTIONS), None)
         if unknown is not None:
-            raise TypeError(f"{unknown!r} is not an option of a stored job")
+            raise TypeError(f"{unknown!r} is not a job option")
         for name in DURATIONS:
             if options.get(name) is not None:
                 options[name] = milliseconds(name, options[name]) / 1000
@@ -302,24 +309,27 @@ class Memory:
     def assert_not_added(
         self, job: Callable[..., Any] | Task[Any, Any] | str | None = None, data: Any = _ANY, **options: Any
     ) -> None:
-        """No such job was added."""
+        """Raise `AssertionError` if such a job was added; takes the arguments of `assert_added`."""
         self.assert_added(job, data, times=0, **options)
 
     # faults
 
     def kill(self, at: Place, job: "Job[Any] | Callable[..., Any] | Task[Any, Any] | str | None" = None) -> None:
-        """Have the worker die that next gets to this point with such a job: `"claimed"`, before the handler begins;
-        `"returned"`, after it, with nothing of that stored; `"settled"`, when its end is stored. Another worker starts
-        at once, and takes the job over when its lease has run out."""
+        """Kill the worker that next reaches this point with such a job: `"claimed"`, before the handler starts;
+        `"returned"`, after it, with nothing of that stored; `"settled"`, when its end is stored.
+
+        Another worker starts at once, and takes over the job when its lease has run out.
+        """
         if at not in {"claimed", "returned", "settled"}:
-            raise InvalidOption(f"a worker can be killed at 'claimed', 'returned' or 'settled', not {preview(at)}")
+            raise InvalidOption(f"at must be 'claimed', 'returned' or 'settled', not {preview(at)}")
         if isinstance(job, Job):
             self.store.death = Death(at, queue=job.queue.name, id=job.id)
         else:
             self.store.death = Death(at, name=self._name(job))
 
     def kill_here(self) -> NoReturn:
-        """Kill the worker in the midst of a handler, from what the test has put in place of something it calls."""
+        """Kill the worker in the middle of a handler. Call it from something that the handler calls and the test
+        replaces."""
         self.lives.kill_here()
 
     @property
@@ -328,17 +338,20 @@ class Memory:
         return self.lives.deaths
 
     async def deliver_twice(self, job: Job[Any]) -> None:
-        """Run a job to the end of its handler, lose that, and run it again: what a worker that dies late does to it."""
+        """Run a job to the end of its handler, lose the result, and run it again, as if its worker had died just before
+        reporting."""
         queue = job.queue.name
         self.kill("returned", job)
         await self.drain()
         if self.store.death is not None or self.store.victim is None:
             self.store.death = None
             raise AssertionError(f"job {job.id} of queue {queue!r} did not run: {await job.queue.why(job.id)}")
-        taken = await self.store.recover(queue, dead=[self.store.victim], cause="delivered twice, as the test wants it")
+        taken = await self.store.recover(
+            queue, dead=[self.store.victim], cause="delivered twice, as the test asked for"
+        )
         if job.id not in taken.returned:
             raise AssertionError(
-                f"job {job.id} is not run twice: max_stalls={job.queue.options.max_stalls} of {queue!r}"
+                f"job {job.id} cannot run twice: queue {queue!r} has max_stalls={job.queue.options.max_stalls}"
             )
         await self.drain()
 
@@ -390,16 +403,19 @@ class Memory:
                 names.add(queue.handlers.name_of(job))
         if len(names) == 1:
             return names.pop()
-        raise InvalidOption(f"{preview(job)} is a handler of no queue of this app, or has two names; say the name")
+        raise InvalidOption(f"{preview(job)} is not a handler of this app, or has two names; pass the job's name")
 
 
 @asynccontextmanager
 async def memory(
     app: App, *, loses: float = 0.0, seed: int = 0, start: datetime | None = None, on_failure: OnFailure = "record"
 ) -> AsyncIterator[Memory]:
-    """Point the app at an empty store in memory, open. `loses` is the share of calls whose request or answer is lost:
-    what a correct program does must come out the same. With `on_failure="raise"` the first handler that fails fails the
-    test, with its own error. `start` is the time that it is at first."""
+    """Run the app on an empty in-memory store for the length of a test.
+
+    `start` is the time at which the test starts. `loses` is the share of store calls whose request or answer is lost; a
+    correct program must produce the same result. With `on_failure="raise"`, the first handler that fails also fails the
+    test, with its own error.
+    """
     clock = ManualClock(seed=seed) if start is None else ManualClock(_ms(start), seed=seed)
     store: Store = SqliteEngine(FileAddress(path=None), clock=clock, inline=True)
     async with AsyncExitStack() as stack:
@@ -412,7 +428,7 @@ async def memory(
         yield test
     test.raise_failure()
     if test.store.death is not None:
-        raise AssertionError(f"a worker was to be killed where a job is {test.store.death.place!r}, and none got there")
+        raise AssertionError(f"no worker reached {test.store.death.place!r}, where the test wanted one killed")
 
 
 def _length(time: Duration) -> int:
@@ -426,5 +442,5 @@ def _ms(start: datetime) -> int:
 
 
 async def drain(app: App) -> int:
-    """Run the app's workers until there is nothing left to do now, and return what `run` returns."""
+    """Run the app's workers until nothing is left to do now. Returns what `run` returns."""
     return await app.run(burst=True)

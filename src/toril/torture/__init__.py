@@ -1,4 +1,4 @@
-"""`toril torture`: real processes under real faults, and a count of what was lost.
+"""`toril torture`: runs real processes under real faults, and counts what is lost.
 
 - `plan`: what a seed stands for: settings, jobs, and faults with their times
 - `app`: the app of a run, and the ledger that its producers and handlers write outside of the store

@@ -1,4 +1,4 @@
-"""The app of a run, and the ledger it writes."""
+"""The app of a torture run, and the ledger that it writes."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What was lost, doubled or early."""
+"""Finds out what a torture run lost, doubled or ran too early."""
 
 import json
 from collections import Counter, defaultdict

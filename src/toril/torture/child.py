@@ -1,4 +1,4 @@
-"""The processes of a run: `python -m toril.torture.child worker|supervised|producer`.
+"""The processes of a torture run: `python -m toril.torture.child worker|supervised|producer`.
 
 Each ends when its input does, so that none outlives the driver, however that ends.
 """

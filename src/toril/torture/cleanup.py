@@ -1,4 +1,4 @@
-"""Leave nothing of a run in a store that others use."""
+"""Removes everything of a torture run from a store that others use."""
 
 from urllib.parse import urlsplit
 

@@ -1,4 +1,4 @@
-"""One run: the fleet, the faults, then calm weather until all is done; and what came of it."""
+"""One torture run: processes and faults, then a quiet time until all is done, then the check."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""Proxy, Redis server and disk that can fail."""
+"""A proxy, a Redis server and a disk that can fail."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The processes of a run: each is started again when it was killed."""
+"""The processes of a torture run, restarted when they are killed."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What a seed stands for: settings, jobs, faults with their times."""
+"""What a seed stands for: the settings, jobs and faults of a torture run."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""HTTP: the JSON API, mountable in any ASGI application. It needs `pip install 'toril[web]'`."""
+"""The dashboard and the HTTP API, mountable in any ASGI application. It needs `pip install 'toril[web]'`."""
 
 from toril.web.access import Access, Basic, CustomAccess, Open, Role, Tokens, Who
 from toril.web.site import site

@@ -1,4 +1,4 @@
-"""Who may do what: by token, by name and password, by the host application's decision, or, on loopback, by looking."""
+"""Who may do what: by token, by name and password, as the host application decides, or, on loopback, read only."""
 
 import base64
 import binascii

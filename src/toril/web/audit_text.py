@@ -1,4 +1,4 @@
-"""What an entry of the audit log says, as a sentence: who did it stands beside it. Pure."""
+"""Words the entries of the audit log."""
 
 import json
 from collections.abc import Callable, Mapping

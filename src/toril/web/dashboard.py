@@ -1,4 +1,4 @@
-"""Pages drawn, open tabs kept up to date."""
+"""Draws the dashboard's pages and keeps open tabs up to date."""
 
 import asyncio
 import html

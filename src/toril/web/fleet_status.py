@@ -1,4 +1,4 @@
-"""How the whole app is doing, for all pages: read when it is older than a moment, whoever looks, and shared."""
+"""The state of the whole app for all pages, read at most once in a moment and shared by all viewers."""
 
 import asyncio
 from collections import deque

@@ -1,4 +1,4 @@
-"""Before anything is looked up: is this a request that we answer, from someone we know, meant by them?"""
+"""Checks each request before anything is looked up: its host, its sender and its origin."""
 
 import ipaddress
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Request bodies in, problems out."""
+"""Reads request bodies and words problems."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The API's document (OpenAPI 3.1), made from the endpoints themselves."""
+"""The OpenAPI 3.1 document of the API, made from its endpoints."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Figures in the text that Prometheus reads. What it sees is the whole fleet's, whichever process it asks."""
+"""Metrics in Prometheus's text format. They cover the whole fleet, whichever process is asked."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""`Endpoint`, forms, path table."""
+"""Endpoints, forms and the table of paths."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass

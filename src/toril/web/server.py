@@ -1,4 +1,4 @@
-"""Uvicorn, beside a supervisor or alone; readiness."""
+"""Runs uvicorn, beside a supervisor or alone, and answers whether it is ready."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Signing in: with a token, or by a link that a server on loopback prints when nobody configured credentials for it."""
+"""Signing in: with a token or, if no credentials are configured, by a link that a server on loopback prints."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

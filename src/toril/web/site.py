@@ -1,4 +1,4 @@
-"""The ASGI application: guards, finds the endpoint or the page, runs it, and answers in one shape."""
+"""The ASGI application: guards a request, finds its endpoint or page, runs it, and answers."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Jinja environment, assets, number and time formats, navigation."""
+"""The Jinja environment: assets, formats of numbers and times, navigation."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""A traceback as it is read: frames of the application in ink, those of libraries dimmed and folded. Pure."""
+"""Formats tracebacks for reading: the application's frames stand out, those of libraries are dimmed and folded."""
 
 import re
 from dataclasses import dataclass

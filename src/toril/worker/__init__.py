@@ -1,1 +1,1 @@
-"""Claim, run, settle."""
+"""The worker: claims jobs, runs their handlers, settles them."""

@@ -1,4 +1,4 @@
-"""One attempt: find the handler, check the payload, call it, and say what became of it. It never raises."""
+"""One attempt: finds the handler, checks the payload, calls it, and reports the outcome. It never raises."""
 
 import asyncio
 import traceback

@@ -1,4 +1,4 @@
-"""Between a worker and its handlers: jobs whose circuit is open are put off, and the others tell how it is."""
+"""Circuit breakers in a worker: defers jobs whose circuit is open, and reports how the others did."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator

@@ -1,4 +1,4 @@
-"""`ClaimState`: what the answers so far say about the next claim. It is told the time, and does nothing by itself."""
+"""`ClaimState`: decides when to claim again, from the answers so far."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""`AttemptEvents`, lease-lost hooks."""
+"""Emits the events of attempts, and calls the hooks for lost leases."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -42,7 +42,7 @@ class LeaseLostHooks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def lost(self, claimed: Claimed) -> None:
-        if self._queue.lease_hooks:
+        if self._queue.handlers.lease_lost_hooks:
             task = asyncio.get_running_loop().create_task(self._call(claimed))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -55,7 +55,7 @@ class LeaseLostHooks:
             task.cancel()
 
     async def _call(self, claimed: Claimed) -> None:
-        for hook, when in self._queue.lease_hooks:
+        for hook, when in self._queue.handlers.lease_lost_hooks:
             try:
                 job = self._job(claimed)
                 if when is None or when(job):

@@ -1,4 +1,4 @@
-"""Stalled jobs run alone in their process."""
+"""Isolation: runs a job that has stalled alone in its process."""
 
 from collections.abc import Callable
 from enum import Enum, auto

@@ -1,11 +1,11 @@
-"""What a worker process and its supervisor tell each other through shared memory.
+"""The shared memory in which a worker process and its supervisor tell each other about leases.
 
-The worker writes an entry for each lease that it holds, without a system call; the supervisor reads them whenever it
-likes, also after the worker has died or while it is frozen. The supervisor in turn writes when it last renewed each of
-them, and how urgently the worker is to stop.
+The worker writes an entry for each lease that it holds, without a system call; the supervisor reads them at any time,
+even after the worker has died or while it is frozen. The supervisor in turn writes when it last renewed each of them,
+and how urgently the worker is to stop.
 
-An entry stands in one slot, or in a chain of slots where its names are long. Its generation is written last and
-cleared first, and a checksum covers the rest, so half an entry is never taken for a whole one.
+An entry stands in one slot, or in a chain of slots where its names are long. Its generation is written last and cleared
+first, and a checksum covers the rest, so half an entry is never taken for a whole one.
 """
 
 import mmap

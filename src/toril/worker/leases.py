@@ -1,6 +1,8 @@
-"""Which leases this process holds, and keeping them. It runs apart from the event loop that runs the handlers, so that
-a handler that blocks the loop does not lose its job. One that blocks it for longer than the hang timeout does: nobody
-can end it from here, and another worker can run the job."""
+"""Keeps the leases of a worker process, apart from the event loop that runs its handlers.
+
+So a handler that blocks the loop does not lose its job. One that blocks it for longer than the hang timeout does: it
+cannot be ended from here, and another worker can run the job.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What a burst leaves for later."""
+"""Logs what a burst leaves for later."""
 
 import logging
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""One queue's loop: settle what has ended, claim what fits, rest until something happens.
+"""The loop of one queue: settle what has ended, claim what fits, wait until something happens.
 
 While an exchange is under way finished jobs gather, and the next one carries them all: batches grow with the load by
 themselves. Where they are large, a second goes out beside it: the store works on one half while the other runs here.

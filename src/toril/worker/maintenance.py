@@ -1,4 +1,4 @@
-"""The slow rounds of a process: take back what was lost, prune, give signs of life, hear orders."""
+"""Maintenance in a worker process: recover lost jobs, prune, send heartbeats, receive commands."""
 
 import asyncio
 import os

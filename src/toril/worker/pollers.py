@@ -1,4 +1,4 @@
-"""Pollers: functions of the app that run beside the workers. One that dies is started again, ever later."""
+"""Pollers: functions of the app that run beside the workers, and are restarted if they fail."""
 
 import asyncio
 from collections.abc import Callable, Sequence

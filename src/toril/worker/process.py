@@ -1,4 +1,4 @@
-"""`WorkerProcess`: boot, run, drain, stop, in order."""
+"""`WorkerProcess`: starts, runs, drains and stops, in this order."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""The other side of `children.py`: runs one plain function at a time in a process of its own.
+"""The child process in which `process_pool` runs one plain function at a time.
 
 Both sides speak JSON over a pipe. What is called is named by the parent's registry, never by a payload.
 """

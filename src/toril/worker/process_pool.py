@@ -1,4 +1,5 @@
-"""Child processes for plain functions that compute, or may crash. Each runs one job at a time, and is killed alone."""
+"""Child processes for plain functions that compute or may crash. Each runs one job at a time and can be killed
+alone."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""An attempt's reports on their way to the store. Progress is written ten times a second at most."""
+"""Sends an attempt's reports to the store; progress is written at most ten times a second."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""An attempt under way: its job, its task, the signal that it hears, and the timers that may end it."""
+"""A running attempt: its job, its task, its stop signal and its timers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Recurring jobs in a worker: who starts a run makes the next one, and a round mends what was left undone."""
+"""Schedules in a worker: whoever starts a run makes the next one, and a round completes what was left undone."""
 
 from collections.abc import Callable, Sequence
 from itertools import count

@@ -1,4 +1,4 @@
-"""Where a running job is: the frames of its coroutine and of what that waits for, as a traceback has them."""
+"""The stack of a running job: the frames of its coroutine and of what it awaits, like a traceback."""
 
 import asyncio
 import traceback

@@ -1,4 +1,4 @@
-"""A worker process under a supervisor: what it tells it, and what it hears from it.
+"""A worker process's side of the connection to its supervisor.
 
 The supervisor keeps the leases that stand in the shared table, and writes there when it last did. A worker whose
 supervisor does not keep them keeps them itself, until the supervisor does so again. If the supervisor dies, its end of

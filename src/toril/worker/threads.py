@@ -1,4 +1,4 @@
-"""Threads for plain functions. They are daemons: one that never ends does not keep the process from ending."""
+"""Threads for plain functions. They are daemons, so one that never ends cannot keep the process alive."""
 
 import asyncio
 import contextvars

@@ -1,4 +1,4 @@
-"""One queue's worker: its slots, and what happens to the attempts in them."""
+"""The worker of one queue: its slots and the attempts in them."""
 
 import asyncio
 from collections.abc import Callable, Sequence, Set
@@ -86,7 +86,7 @@ class Worker:
             queue.name, services.engine, services.clock, services.caller, self._job, self._events.progress
         )
         precedence = Precedence.PRIORITY_FIRST if options.priority_first else Precedence.PLAIN_FIRST
-        self._mixed = queue.priorities if options.priority_first is None else None
+        self._mixed = queue.handlers.priorities if options.priority_first is None else None
         terms = ClaimTerms(
             queue=queue.name,
             worker=services.name,

@@ -1,1 +1,1 @@
-"""What a store can do, measured through a worker process: `toril bench`."""
+"""`toril bench`: measures what a store can do, through worker processes."""

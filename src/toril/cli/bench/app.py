@@ -1,4 +1,4 @@
-"""The app that `toril bench` has `toril run` work: its handlers do nothing, or wait, and write down when."""
+"""The app that `toril bench` runs: its handlers do nothing or wait, and note when they ran."""
 
 import os
 from typing import Any, Final

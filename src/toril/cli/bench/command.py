@@ -1,4 +1,4 @@
-"""`toril bench`: add, drain, latency."""
+"""`toril bench`: measures adding, draining and latency."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Where handlers write down when they ran: memory that another process reads along, with no call in between.
+"""Where handlers note when they ran: memory that another process reads at the same time, without system calls.
 
 Each process has a file of its own, named by its process id, with a pair of numbers a job. What the numbers are is for
 the handler to say; the first of a pair is never 0, and is written last.

@@ -1,1 +1,1 @@
-"""`toril demo`: a small shop at work. `shop.py` is the app; the rest adds jobs to it and shows what becomes of them."""
+"""`toril demo`: runs a small shop. `shop.py` is the app; the rest adds jobs to it and shows what happens to them."""

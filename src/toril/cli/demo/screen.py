@@ -1,4 +1,4 @@
-"""The live table."""
+"""The live table of `toril demo`."""
 
 import asyncio
 from collections import Counter, deque

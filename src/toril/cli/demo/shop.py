@@ -1,6 +1,6 @@
-"""The app behind `toril demo`: a small shop, written as one would write one's own.
+"""The app behind `toril demo`: a small shop, written as you would write yours.
 
-It is an app like any other: `toril run toril.cli.demo.shop:app` works its queues.
+It is an app like any other: `toril run toril.cli.demo.shop:app` runs its workers.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What happened in the shop, read from the store's run records."""
+"""The summary of `toril demo`, from the store's run records."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Toril on Redis, in BullMQ's layout: any number of machines, and Node's producers and workers on the same queues."""
+"""Toril on Redis in BullMQ's layout: many machines, and Node's producers and workers on the same queues."""
 
 from toril.engines.redis.engine import RedisEngine
 from toril.runtime.clock import SYSTEM, Clock

@@ -1,4 +1,4 @@
-"""The audit log: a stream, trimmed as it grows."""
+"""The audit log on Redis: a stream that is trimmed as it grows."""
 
 from dataclasses import replace
 from typing import Final

@@ -1,4 +1,4 @@
-"""Circuit breakers: a text a key, decided upon here and written only if nobody else has written meanwhile."""
+"""Circuit breakers on Redis: one text per key, written only if no one else has changed it meanwhile."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -93,7 +93,7 @@ class RedisCircuits:
             text, time, written = await self._circuit(key, now, text or "", new)
             if written:
                 return answer
-        raise EngineUnavailable(f"the circuit {key!r} changed {_TRIES} times while it was to be changed; try again")
+        raise EngineUnavailable(f"circuit {key!r} kept changing during {_TRIES} attempts to update it; try again")
 
     async def _circuit(self, key: str, now: int | None, *exchange: str) -> Any:
         keys, arguments = (self._all_circuits, self._runner.fleet), [self._runner.time_for(now), key, *exchange]

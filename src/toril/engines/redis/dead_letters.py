@@ -1,4 +1,4 @@
-"""Dead letters: a queue of BullMQ's, paused, whose jobs are those that failed for good, each under an id of its own."""
+"""Dead letters on Redis: the jobs of a paused BullMQ queue."""
 
 import json
 from collections.abc import Sequence
@@ -105,7 +105,7 @@ class RedisDeadLetters:
         key, field = self._runner.base(self._runner.dead_letter_queue) + KEYS["toril"], FIELDS["keep_letters"]
         if keep is not None:
             if not isinstance(keep, Keep):
-                raise InvalidOption(f"what to keep must be a Keep(…), not {preview(keep)}")
+                raise InvalidOption(f"keep must be a Keep(…), not {preview(keep)}")
             count, age = (-1 if each is None else each for each in (keep.count, age_ms(keep)))
             await self._runner.client.ask("HSET", key, field, f"{count} {age}")
         found = await self._runner.client.ask("HGET", key, field)

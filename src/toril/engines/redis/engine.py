@@ -1,4 +1,4 @@
-"""The engine: each method of the seam as one script."""
+"""`RedisEngine`: each method of the seam as one script."""
 
 import asyncio
 from collections import deque
@@ -341,7 +341,7 @@ class RedisEngine(RedisInspector):
     ) -> Swept:
         queue = check_queue_name(queue)
         if state not in FINISHED | NOT_STARTED:
-            raise InvalidOption(f"clean removes {_words(FINISHED | NOT_STARTED)} jobs, not {state} ones")
+            raise InvalidOption(f"clean removes {_words(FINISHED | NOT_STARTED)} jobs, not {state} jobs")
         check_int("grace", grace, 0, 2**42)
         check_int("limit", limit, 1, 10_000)
         return _swept(await self._runner.write("clean", queue, [limit, state.value, grace], call, now))

@@ -1,4 +1,4 @@
-"""Settlements as a script's arguments, and its answer as an exchange."""
+"""Exchanges on Redis: settlements as arguments of a script, and its answer."""
 
 from collections.abc import Sequence
 from typing import Any, Final

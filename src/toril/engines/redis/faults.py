@@ -1,4 +1,4 @@
-"""Scan, repair, server facts."""
+"""Finds and repairs faults on Redis, and reads facts of the server."""
 
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -214,12 +214,12 @@ class Walk:
         letters = self._letters
         number, meta = self._key(letters, "id"), self._key(letters, "meta")
         if await self._ask("EXISTS", number):
-            why, place = f"the queue {letters!r} has jobs of another program", number
+            why, place = f"another program has jobs in the queue {letters!r}", number
         elif await self._is_anothers(letters):
-            why, place = f"the queue {letters!r} was opened by another program before there was a dead letter", meta
+            why, place = f"another program opened the queue {letters!r} before the first dead letter", meta
         else:
             return []
-        said = f"{why}, so jobs that fail for good stay failed jobs; name a queue for them with dead_letter_queue=…"
+        said = f"{why}, so failed jobs do not become dead letters; choose another queue with dead_letter_queue=…"
         return [_of_key(FaultKind.FOREIGN, "", said, place)]
 
     async def _is_anothers(self, letters: str) -> bool:

@@ -1,4 +1,4 @@
-"""Jobs that wait for others."""
+"""Flows on Redis."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -7,8 +7,8 @@ from toril.engines.redis.connection.client import Unconfirmed, uncertain
 from toril.engines.redis.exchange import VERDICTS
 from toril.engines.redis.records import dump_nodes, dump_refs, load_names, ref_of
 from toril.engines.redis.runner import ScriptRunner
-from toril.engines.shared import refused
-from toril.errors import InvalidOption, QueueFull, TorilError, preview
+from toril.engines.shared import full, refused
+from toril.errors import InvalidOption, TorilError, preview
 from toril.model import (
     BATCH,
     BUILDING,
@@ -115,7 +115,7 @@ def family_of(prefix: str, row: Sequence[Any] | None) -> ChildCounts:
 def _place(cursor: str | None) -> tuple[int, str]:
     kind, separator, place = (cursor or "1:0").partition(":")
     if not separator or kind not in {"1", "2", "3", "4"} or not place.isdecimal():
-        raise InvalidOption(f"{preview(cursor)} is not a cursor that was given out")
+        raise InvalidOption(f"unknown cursor {preview(cursor)}; pass the cursor of the page before")
     return int(kind), place
 
 
@@ -138,12 +138,9 @@ def _accepted(answer: Any) -> Any:
 def _refusal(words: Sequence[Any]) -> TorilError:
     match words:
         case ["full", queue, most, held, count]:
-            return QueueFull(f"queue {queue!r} may hold {most} waiting jobs and has {held}; {count} more were refused")
+            return full(queue, most=int(most), held=int(held), refused=int(count))
         case ["overfull", queue, group, most, held, count]:
-            return QueueFull(
-                f"group {group!r} of queue {queue!r} may hold {most} waiting jobs and has {held}; "
-                f"{count} more were refused"
-            )
+            return full(queue, group, most=int(most), held=int(held), refused=int(count))
         case [why, job, other]:
             return refused(why, job, other)
         case _:

@@ -1,4 +1,4 @@
-"""Groups: jobs parked beside the line, and let in by turns."""
+"""Groups on Redis."""
 
 from collections.abc import Sequence
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""The read side of the engine."""
+"""The read side of the Redis engine."""
 
 import base64
 import binascii
@@ -234,7 +234,7 @@ def _number(cursor: object, default: int) -> int:
         return default
     if isinstance(cursor, str) and _NUMBER.match(cursor) and cursor.isascii() and int(cursor) <= _END:
         return int(cursor)
-    raise InvalidOption(f"{preview(cursor)} is not a cursor that was given out")
+    raise InvalidOption(f"unknown cursor {preview(cursor)}; pass the cursor of the page before")
 
 
 def _after(rows: Sequence[Any]) -> list[Any]:
@@ -265,4 +265,4 @@ def _place(state: State, cursor: object) -> list[Any]:
                 pass
     except (ValueError, binascii.Error):
         pass
-    raise InvalidOption(f"{preview(cursor)} is not a cursor of {state} jobs")
+    raise InvalidOption(f"cursor {preview(cursor)} is not from a page of {state} jobs")

@@ -1,4 +1,4 @@
-"""The layout: keys, fields and scores. Nothing else knows them; the scripts get them from here, by name.
+"""The layout on Redis: keys, fields and scores. Nothing else knows them; scripts get them from here, by name.
 
 Most of it is BullMQ's. What is Toril's own begins with `toril`, which BullMQ ignores: keys beside a queue's others,
 keys of the whole prefix (under an empty queue name), and fields of a job's hash.

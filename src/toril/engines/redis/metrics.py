@@ -1,4 +1,4 @@
-"""Queues in figures: what `snapshot.lua` answers."""
+"""Metrics of queues on Redis, from the answer of `snapshot.lua`."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -1,5 +1,5 @@
-"""A job's options as BullMQ writes them: JSON with its names. Jobs of a queue share few sets of options, so both ways
-are remembered."""
+"""Job options as BullMQ writes them: JSON with its names. Both directions are cached, as jobs share few sets of
+options."""
 
 import json
 from collections.abc import Callable
@@ -184,7 +184,7 @@ def load_options(text: str | None) -> RedisOptions:
     given = {} if text is None else parsed(text, None)
     if not isinstance(given, dict):
         return RedisOptions(
-            unreadable="its stored options cannot be read: they are not a JSON object, or nested too deeply"
+            unreadable="its stored options cannot be read: they are not a JSON object, or are nested too deeply"
         )
     own, failed = given.get("toril"), given.get("removeOnFail")
     own = own if isinstance(own, dict) else {}

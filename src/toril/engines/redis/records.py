@@ -1,4 +1,4 @@
-"""Script answers as model values; flow nodes as arguments."""
+"""Turns answers of scripts into model values, and flow nodes into arguments."""
 
 import json
 from collections.abc import Sequence

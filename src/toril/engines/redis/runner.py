@@ -1,4 +1,4 @@
-"""`ScriptRunner`: keys, time, calls and refusals; the engine and its capabilities share one."""
+"""`ScriptRunner`: runs scripts, with their keys, time and calls, and words what they refuse."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -8,12 +8,12 @@ from toril.engines.redis.connection.topology import Topology
 from toril.engines.redis.connection.url import RedisAddress
 from toril.engines.redis.layout import fleet_base, may_be_id, queue_base
 from toril.engines.redis.scripts import Script, script
+from toril.engines.shared import full
 from toril.errors import (
     CallTooLate,
     Closed,
     EngineUnusable,
     InvalidOption,
-    QueueFull,
     TorilError,
     WrongState,
 )
@@ -71,7 +71,7 @@ class ScriptRunner:
 
     def check_open(self) -> None:
         if not self.is_open:
-            raise Closed(f"{self!r} is not open; open it first, or it was closed")
+            raise Closed(f"{self!r} is not open; open it with `async with app:`")
 
     async def write(self, name: str, queue: str, arguments: Sequence[Any], call: Call | None, now: int | None) -> Any:
         """A script that changes a queue, and knows its calls."""
@@ -96,27 +96,25 @@ def _understood(complaint: ScriptRefusal, queue: str, letters: str) -> TorilErro
     """What our own scripts refuse."""
     match complaint.words:
         case ["TORILFULL", most, held, refused]:
-            return QueueFull(
-                f"queue {queue!r} may hold {most} waiting jobs and has {held}; {refused} more were refused"
-            )
+            return full(queue, most=int(most), held=int(held), refused=int(refused))
         case ["TORILGROUP", most, held, refused, *name]:
-            return QueueFull(
-                f"group {' '.join(name)!r} of queue {queue!r} may hold {most} waiting jobs and has {held}; "
-                f"{refused} more were refused"
-            )
+            return full(queue, " ".join(name), most=int(most), held=int(held), refused=int(refused))
         case ["TORILLATE", last]:
-            return CallTooLate(f"this call came too late: {last} of its sender has been answered already")
+            return CallTooLate(f"this call came too late: call {last} of the same sender has already been answered")
         case ["TORILRUNNING", count]:
-            return WrongState(f"queue {queue!r} has {count} running jobs; stop them, or force it")
+            return WrongState(f"queue {queue!r} has {count} running jobs; stop them first, or obliterate it with force")
         case ["TORILTAKEN", *_]:
             return EngineUnusable(
-                f"dead letters cannot be stored: the queue {letters!r} is another program's; choose another with "
-                "dead_letter_queue=…"
+                f"dead letters cannot be stored, because another program uses the queue {letters!r}; choose another "
+                "name "
+                "with dead_letter_queue=…"
             )
         case ["TORILMOVING", *_]:
-            return WrongState("a move to another store has not come to its end: finish that one first")
+            return WrongState("an earlier move to another store is not finished; finish it first")
         case ["TORILTYPE", *words]:
-            return EngineUnusable(f"{' '.join(words)}: another program writes under this prefix; give the App its own")
+            return EngineUnusable(
+                f"{' '.join(words)}: another program uses this prefix; give the App a prefix of its own"
+            )
         case _:
             return EngineUnusable(str(complaint))
 

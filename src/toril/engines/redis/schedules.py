@@ -1,4 +1,4 @@
-"""Recurring jobs, as BullMQ's schedulers."""
+"""Schedules on Redis, stored as BullMQ's job schedulers."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The scripts: assembled from subjects once, known to the server by their hash.
+"""Assembles the Lua scripts, which the server then knows by their hash.
 
 A subject is a file of `lua/lib/`: on its first line what it is about, on the second the subjects that it `needs`, then
 its state, then its functions, which begin and end in the first column. A script works in stages: after a line

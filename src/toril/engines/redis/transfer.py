@@ -1,4 +1,4 @@
-"""`RedisTransfers`: both directions."""
+"""Moves jobs between a Redis store and another store, in both directions."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -609,7 +609,7 @@ class RedisTransfers:
                     queue = item.view.queue
                     arguments += ["schedule", dump_schedule(item)]
                 case TransferSettings() | TransferRecords() | TransferStoreFacts():
-                    raise InvalidOption("settings, figures and facts come in loads of their own")
+                    raise InvalidOption("a batch must not mix jobs with settings, metrics or facts")
         return (
             ("import_schedules", queue, arguments)
             if queue

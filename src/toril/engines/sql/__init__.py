@@ -1,0 +1,1 @@
+"""The SQL engine, independent of the database driver."""

@@ -1,10 +1,11 @@
-"""Store new jobs."""
+"""Adds jobs, in SQL."""
 
 import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+from toril.engines.shared import full
 from toril.engines.sql.calls import answered, remember
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.dedup import left_by, next_jobs, owner_of, repeated, take
@@ -13,7 +14,7 @@ from toril.engines.sql.options import options_of
 from toril.engines.sql.schema import STATE_OF, Place, first_key
 from toril.engines.sql.statements import statements
 from toril.engines.sql.transaction import QueueRow, Transaction
-from toril.errors import InvalidOption, QueueFull
+from toril.errors import InvalidOption
 from toril.model import BATCH, Added, AddOutcome, Call, EventKind, NewJob
 from toril.model.jobs import AlikeJobs, runs_of
 from toril.model.states import State
@@ -177,10 +178,7 @@ def refuse_overflow(row: QueueRow, added: int) -> None:
     """All or none: a queue that these would overfill takes none of them."""
     held = row.waiting + row.suspects + row.prioritized + row.delayed + row.parked
     if row.max_waiting is not None and added and held > row.max_waiting:
-        raise QueueFull(
-            f"queue {row.name!r} may hold {row.max_waiting} waiting jobs and has {held - added}; "
-            f"{added} more were refused"
-        )
+        raise full(row.name, most=row.max_waiting, held=held - added, refused=added)
 
 
 def state_of(tx: Transaction, key: int) -> State | None:

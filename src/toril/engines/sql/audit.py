@@ -1,4 +1,4 @@
-"""The audit log: a row an entry."""
+"""The audit log in SQL: one row per entry."""
 
 from functools import partial
 from typing import Final, TypeVar

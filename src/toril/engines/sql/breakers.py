@@ -1,4 +1,4 @@
-"""Circuit breakers: one row per key, decided in the transaction that reads and writes it."""
+"""Circuit breakers in SQL: one row per key, decided in the transaction that updates it."""
 
 from functools import partial
 from typing import Final, TypeVar

@@ -1,4 +1,4 @@
-"""Calls that are sent again. The store keeps the last answer to each sender, in the same commit as its effect."""
+"""Recognizes repeated calls: the store keeps the last answer to each sender, committed together with its effect."""
 
 import json
 from typing import Any, Final
@@ -23,7 +23,7 @@ def answered(tx: Transaction, call: Call | None) -> Any:
     if seq < call.seq:
         return None
     if seq > call.seq:
-        raise CallTooLate(f"call {call.seq} of {call.sender} came too late: {seq} has been answered already")
+        raise CallTooLate(f"call {call.seq} of {call.sender} came too late: call {seq} has already been answered")
     return json.loads(answer)
 
 

@@ -1,4 +1,4 @@
-"""`QueueChanges`: the writes of a step, gathered, then made."""
+"""`QueueChanges`: collects the writes of a step, then makes them."""
 
 import json
 from collections.abc import Sequence

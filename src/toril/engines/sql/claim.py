@@ -1,4 +1,4 @@
-"""Take jobs, as many as the queue's gates let through."""
+"""Claims jobs, as many as the queue's limits allow."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

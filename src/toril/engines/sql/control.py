@@ -1,4 +1,4 @@
-"""Retry, promote, cancel, remove, update; drain, clean, obliterate; configure."""
+"""Controls jobs and queues: retry, promote, cancel, remove, update, drain, clean, obliterate, configure."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -281,7 +281,7 @@ def clean(tx: Transaction, queue: str, state: State, grace: int, limit: int, cal
     if before is not None:
         return recall_swept(before)
     if state not in FINISHED | NOT_STARTED:
-        raise InvalidOption(f"clean removes {_words(FINISHED | NOT_STARTED)} jobs, not {state} ones")
+        raise InvalidOption(f"clean removes {_words(FINISHED | NOT_STARTED)} jobs, not {state} jobs")
     check_int("grace", grace, 0, 2**42)
     check_int("limit", limit, 1, 10_000)
     row = tx.find(queue)
@@ -313,7 +313,7 @@ def obliterate(
     if row is None:
         return remember_swept(tx, call, Swept())
     if row.active and running == "refuse":
-        raise WrongState(f"queue {queue!r} has {row.active} running jobs; stop them, or force it")
+        raise WrongState(f"queue {queue!r} has {row.active} running jobs; stop them first, or obliterate it with force")
     row.paused = 1
     step = QueueChanges(tx, row)
     ids = []

@@ -1,4 +1,4 @@
-"""Page, replay, discard, prune."""
+"""Dead letters in SQL: page, replay, discard, prune."""
 
 import json
 from collections.abc import Sequence
@@ -79,7 +79,7 @@ class SqlDeadLetters:
 
     async def keep(self, keep: Keep | None, *, now: int | None = None) -> Keep:
         if keep is not None and not isinstance(keep, Keep):
-            raise InvalidOption(f"what to keep must be a Keep(…), not {preview(keep)}")
+            raise InvalidOption(f"keep must be a Keep(…), not {preview(keep)}")
         return await self._steps.write(partial(keep_dead_letters, keep=keep), now)
 
 

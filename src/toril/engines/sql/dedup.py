@@ -1,4 +1,4 @@
-"""Keys of which one job at a time is the owner."""
+"""Deduplication keys in SQL, each owned by one job at a time."""
 
 from typing import Final, NamedTuple
 

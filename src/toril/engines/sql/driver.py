@@ -1,4 +1,4 @@
-"""What the driver of a database implements, so that the rest of this package need not know which one it is."""
+"""What a database driver implements, so that the rest of the SQL engine does not depend on it."""
 
 import asyncio
 import threading

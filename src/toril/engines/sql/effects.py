@@ -1,4 +1,4 @@
-"""What follows from the changes of a queue: groups let in more, metrics are counted, parents hear of their children."""
+"""The consequences of a queue's changes: admit groups, count metrics, notify parents."""
 
 from toril.engines.sql.add import release_keys
 from toril.engines.sql.changes import QueueChanges

@@ -1,4 +1,4 @@
-"""`SqlEngine`: each method of the core as one step, made by a thread; the capabilities are attributes."""
+"""`SqlEngine`: each core method of the seam as one step in a thread; capabilities are attributes."""
 
 import asyncio
 import os
@@ -196,7 +196,7 @@ class SqlEngine(SqlInspector):
                 over = not any(isinstance(each.ended, Pending) for each in ended)
                 if over or await self._notified_before(waiter, until) is None:
                     if not over and not self._open:
-                        raise Closed(f"{self!r} was closed while results were awaited")
+                        raise Closed(f"{self!r} was closed while waiting for results")
                     return [found[each] for each in ids]
             finally:
                 self._notifier.forget(names, waiter)
@@ -218,7 +218,7 @@ class SqlEngine(SqlInspector):
         if self._pid != os.getpid() and self._open:
             if self.in_memory:
                 raise EngineUnusable(
-                    "a store in memory belongs to the process that opened it, and this is a fork of that"
+                    "an in-memory store cannot be used in a forked process, only in the one that opened it"
                 )
             self._pid = os.getpid()
             self._assemble()
@@ -227,7 +227,7 @@ class SqlEngine(SqlInspector):
             await self.open()  # by each of several first callers: the runner starts once
             self._adopting = False
         if not self._open:
-            raise Closed(f"{self!r} is not open; open it first, or it was closed")
+            raise Closed(f"{self!r} is not open; open it with `async with app:`")
 
     async def retry(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
@@ -372,9 +372,7 @@ class SqlEngine(SqlInspector):
         check_worker_name(owner)
         check_int("ttl", ttl, 1, 2**42)
         if self.in_memory:
-            raise InvalidOption(
-                "a store in memory has one process, so there is no leader to elect; switch election off"
-            )
+            raise InvalidOption("an in-memory store has one process, so there is no leader to elect; turn election off")
         return await self._steps.write(partial(maintenance.lead, role=role, owner=owner, ttl=ttl), now)
 
 

@@ -1,4 +1,4 @@
-"""Settle, then claim, in one step."""
+"""Settles and claims jobs in one step, in SQL."""
 
 import json
 from collections.abc import Sequence

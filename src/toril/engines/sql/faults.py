@@ -1,4 +1,4 @@
-"""Find faults and repair them: what does not fit together, a bounded part at a time, each seen at one moment."""
+"""Finds and repairs faults in SQL, a bounded part at a time."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial

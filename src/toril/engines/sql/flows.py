@@ -1,4 +1,4 @@
-"""Add flows, notify parents, roll back."""
+"""Flows in SQL: add them, notify parents, roll them back."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Admission, turns, limits, views."""
+"""Groups in SQL: admission, turns, limits and views."""
 
 import json
 from collections import Counter, deque
@@ -8,13 +8,13 @@ from functools import partial
 from math import inf
 from typing import Any, Final, TypeVar
 
+from toril.engines.shared import full
 from toril.engines.sql.calls import answered, remember
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.rate_limits import slot
 from toril.engines.sql.schema import Place, ReadyJob, job_id
 from toril.engines.sql.statements import statement, statements
 from toril.engines.sql.transaction import QueueRow, Steps, Transaction, keys_of
-from toril.errors import QueueFull
 from toril.model import Call, GroupBlockers, GroupLimits, GroupRow, NewJob, Page, SetGroup, check_int, per_ms
 from toril.model.names import check_group, check_queue_name
 
@@ -269,10 +269,7 @@ def refuse_overfull(tx: Transaction, row: QueueRow, added: "Counter[str]") -> No
     for name, group in (read(tx, row, added) if added else {}).items():
         most = group.limits.max_waiting
         if most is not None and (held := waiting(tx, row, name)) > most:
-            raise QueueFull(
-                f"group {name!r} of queue {row.name!r} may hold {most} waiting jobs and has {held - added[name]}; "
-                f"{added[name]} more were refused"
-            )
+            raise full(row.name, name, most=most, held=held - added[name], refused=added[name])
 
 
 T = TypeVar("T")

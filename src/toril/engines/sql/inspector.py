@@ -1,4 +1,4 @@
-"""`SqlInspector`: pages, counts, logs, events, `explain`."""
+"""The read side of the SQL engine: pages, counts, logs, events and explanations."""
 
 import json
 import re
@@ -352,7 +352,7 @@ def _in_line(
     start = (places[0], _END if newest_first else -_END, _END if newest_first else -_END, row.moves)
     place, rank, key, ceiling = _numbers(cursor, 4) or start
     if place not in places:
-        raise InvalidOption(f"{preview(cursor)} is not a cursor of {state} jobs")
+        raise InvalidOption(f"cursor {preview(cursor)} is not from a page of {state} jobs")
     found: list[tuple[int, int, int]] = []
     for each in places[places.index(place) :]:
         values = (row.key, each, rank, key, ceiling, limit + 1 - len(found))
@@ -491,7 +491,7 @@ def _numbers(cursor: object, count: int) -> tuple[int, ...] | None:
     parts = cursor.split(".") if isinstance(cursor, str) else []
     numbers = tuple(int(part) for part in parts if _NUMBER.match(part))
     if not len(numbers) == len(parts) == count or not all(-_END <= number <= _END for number in numbers):
-        raise InvalidOption(f"{preview(cursor)} is not a cursor that was given out")
+        raise InvalidOption(f"unknown cursor {preview(cursor)}; pass the cursor of the page before")
     return numbers
 
 

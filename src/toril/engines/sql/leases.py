@@ -1,4 +1,4 @@
-"""Keep leases, report under them, and take back those that ran out."""
+"""Renews leases, stores reports made under them, and recovers jobs whose lease ran out."""
 
 from collections.abc import Sequence
 from typing import Final, assert_never

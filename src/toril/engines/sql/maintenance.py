@@ -1,4 +1,4 @@
-"""The slow rounds: prune, heartbeats and worker commands, leadership, once a fleet."""
+"""Maintenance in SQL: pruning, heartbeats and worker commands, leadership, and what happens once per fleet."""
 
 from typing import Final, NamedTuple
 

@@ -1,7 +1,7 @@
-"""Metrics: attempts counted in a step, minutes added up, snapshots of it all.
+"""Metrics in SQL: attempts counted per step, summed per minute, read as snapshots.
 
-What is counted beside how many jobs completed and failed is added to the minute under way, which the queue's own row
-has; see `slices` in the schema for the rest.
+What is counted beside how many jobs completed and failed is added to the current minute, which the queue's own row has;
+see `slices` in the schema for the rest.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A job's rarer options as one JSON text. Jobs of a queue share few sets of options, so both ways are remembered."""
+"""The rarer options of a job as one JSON text. Both directions are cached, as jobs share few sets of options."""
 
 import json
 from dataclasses import dataclass

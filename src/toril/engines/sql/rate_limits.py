@@ -1,4 +1,4 @@
-"""How many starts a rate limit still allows."""
+"""Computes how many starts a rate limit still allows."""
 
 from typing import Final
 

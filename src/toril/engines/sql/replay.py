@@ -1,4 +1,4 @@
-"""Run failed jobs again: those that were kept, dead letters, and the children of either."""
+"""Runs failed jobs again: kept jobs, dead letters, and the children of either."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Recurring jobs: each step finds the schedule as it expects it, or changes nothing."""
+"""Schedules in SQL: each step finds the schedule as it expects it, or changes nothing."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How jobs, runs and events are numbered and ordered, and the rows of jobs. Nothing else knows these numbers."""
+"""The rows of jobs, and how jobs, runs and events are numbered and ordered. Nothing else knows these numbers."""
 
 from typing import Any, Final, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Outcomes to writes; the batch path for completed jobs."""
+"""Settles jobs in SQL, with a fast path for completed ones."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The SQL of the engines, read from `queries/*.sql`: a file for each module, and names for statements and rows."""
+"""Reads the SQL of the engines from `queries/*.sql`, with names for statements and rows."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What makes the steps: a thread that writes and one that reads, or the caller itself in the simulator."""
+"""The threads that execute steps, one that writes and one that reads; in the simulator, the caller itself."""
 
 import asyncio
 import contextlib
@@ -161,7 +161,7 @@ class WriterThread:
     async def _send(self, ordered: _Request) -> Any:
         with self._gate:
             if self._thread is None:
-                raise Closed("the store is not open; open it first, or it was closed")
+                raise Closed("the store is not open; open it with `async with app:`")
             self._orders.put(ordered)
         return await ordered.future
 
@@ -246,7 +246,7 @@ def _close(writer: Writer) -> None:
         # A warning that the caller's filters turn into an error must not keep anything from closing.
         with contextlib.suppress(Warning):
             warnings.warn(
-                f"a store in memory was closed with {left} unfinished jobs, which are gone",
+                f"{left} unfinished jobs were lost when the in-memory store was closed",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -1,4 +1,4 @@
-"""One transaction: its connection, its time, and the rows of the queues it touches."""
+"""One transaction: its connection, its time, and the rows of the queues that it touches."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence

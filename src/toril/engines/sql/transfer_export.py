@@ -1,4 +1,4 @@
-"""Choose what leaves, take it out, keep it until confirmed."""
+"""Exports jobs from a SQL store: choose a batch, take it out, keep it until it is confirmed."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -529,7 +529,7 @@ def export_batch(
     found = tx.value(_SQL["fact"], (_BATCH,))
     number, old_mark, target, under_way = (0, "", "", 0) if found is None else json.loads(found)
     if under_way and target != to:
-        raise WrongState("a move to another store has not come to its end: finish that one first")
+        raise WrongState("an earlier move to another store is not finished; finish it first")
     if not under_way:
         texts = _EXPORTS[part](tx, queue, to, limit)
         if not texts:

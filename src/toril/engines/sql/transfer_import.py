@@ -1,4 +1,4 @@
-"""`SqlTransfers`; store a batch once, merge settings and records."""
+"""Imports jobs into a SQL store: store each batch once, merge settings and records."""
 
 import json
 from collections.abc import Sequence

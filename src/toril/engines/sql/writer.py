@@ -1,6 +1,6 @@
-"""`Writer`: several steps in one commit, each failing for itself alone.
+"""`Writer`: several steps in one commit, each of which can fail alone.
 
-It knows no event loop and no thread: `threads` puts it into one, and the simulator drives it by hand.
+It knows no event loop and no thread: `threads` runs it in one, and the simulator drives it by hand.
 """
 
 from collections.abc import Sequence
@@ -110,10 +110,10 @@ class Writer:
             if self._failures >= _SICK:
                 self._probe()
         except TorilError as error:
-            failed = f"{self._failures} commits in a row have failed: " if self._failures >= _SICK else ""
+            failed = f"the last {self._failures} commits failed: " if self._failures >= _SICK else ""
             return Health(ok=False, detail=f"{failed}{error}", now=now)
         if self.database.is_full():
-            return Health(ok=False, detail="the disk is full: adds are refused", now=now)
+            return Health(ok=False, detail="the disk is full, so adds are refused", now=now)
         return Health(ok=True, now=now)
 
     def rest(self) -> bool:
@@ -126,7 +126,7 @@ class Writer:
 
     def _open_connection(self) -> SqlConnection:
         if not self._opened:
-            raise Closed("the store is not open; open it first, or it was closed")
+            raise Closed("the store is not open; open it with `async with app:`")
         if self._connection is None:
             self._connection = self.database.reopen()
         return self._connection
@@ -153,7 +153,7 @@ class Writer:
     def _refuses(self, step: PendingStep[Any]) -> bool:
         refused = step.grows and self.database.is_full()
         if refused:
-            step.error = EngineFull(f"the disk of {self.database.name} is full; nothing was written")
+            step.error = EngineFull(f"the disk that holds {self.database.name} is full; nothing was written")
         return refused
 
     def _together(self, steps: Sequence[PendingStep[Any]]) -> bool:

@@ -1,4 +1,4 @@
-"""Toril in a file, or in memory: no server, one machine, any number of processes."""
+"""Toril in a SQLite file or in memory: no server, one machine, any number of processes."""
 
 from toril.engines.sqlite.engine import SqliteEngine
 from toril.runtime.clock import SYSTEM, Clock

@@ -1,4 +1,4 @@
-"""`SqliteDatabase`: opens, checks and migrates the file; notices when it is no longer there, or its disk is full."""
+"""`SqliteDatabase`: opens, checks and migrates the file, and notices if it disappears or its disk is full."""
 
 import os
 import sqlite3
@@ -75,7 +75,7 @@ class SqliteDatabase:
         """A connection to a sound, current file. Refuses, and changes nothing, otherwise."""
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             wanted = ".".join(map(str, OLDEST_SQLITE))
-            raise EngineUnusable(f"SQLite {sqlite3.sqlite_version} is too old; {wanted} or newer is needed")
+            raise EngineUnusable(f"SQLite {sqlite3.sqlite_version} is too old; Toril needs {wanted} or newer")
         check_file(self.address)
         connection = self._kept(self._open)
         self._full, self._version = False, _UNSEEN
@@ -166,8 +166,9 @@ class SqliteDatabase:
             return False
         if size_of(self.path) <= 1:  # SQLite takes one byte for none, and throws the log of an empty file away
             raise EngineUnusable(
-                f"{named(self.path)} is empty or gone, but its log {named(self._log)} is there: nothing was changed; "
-                "restore the file, or remove the log"
+                f"{named(self.path)} is empty or missing, but its write-ahead log {named(self._log)} exists. Nothing "
+                "was "
+                "changed; restore the file, or remove the log"
             )
         return True
 
@@ -177,7 +178,7 @@ class SqliteDatabase:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if application != APPLICATION_ID and (tables or application):
-            raise EngineUnusable(f"{named(self.path)} is a database of another program; choose another file")
+            raise EngineUnusable(f"{named(self.path)} belongs to another program; choose another file")
         self._check_version(version)
         self._quick_check(connection)
 
@@ -185,7 +186,7 @@ class SqliteDatabase:
         newest = len(migrations())
         if version > newest:
             raise EngineUnusable(
-                f"{named(self.path)} has layout {version} and this Toril knows up to {newest}: upgrade Toril"
+                f"{named(self.path)} has layout version {version}; this Toril supports up to {newest}. Upgrade Toril"
             )
 
     def _quick_check(self, connection: sqlite3.Connection) -> None:
@@ -220,7 +221,8 @@ class SqliteDatabase:
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
                 raise EngineUnusable(
-                    f"SQLite cannot keep a log beside {named(self.path)}, only {mode}; use another disk"
+                    f"SQLite cannot use a write-ahead log for {named(self.path)} (journal mode {mode}); use another "
+                    "disk"
                 )
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
@@ -327,10 +329,16 @@ class SqliteDatabase:
         if self.path is None or all(before == now for before, now in zip(expected, found, strict=False)):
             return
         if found[0] is None:
-            raise EngineUnavailable(f"{named(self.path)} is gone; put it back, or start anew")
+            raise EngineUnavailable(
+                f"{named(self.path)} was removed while in use; put it back, or restart this program to create a new one"
+            )
         if found[0] != expected[0]:
-            raise EngineUnavailable(f"{named(self.path)} was replaced by another file; restart to use that one")
-        raise EngineUnavailable(f"the log {named(self._log)} was removed or replaced while in use; restart")
+            raise EngineUnavailable(
+                f"{named(self.path)} was replaced by another file; restart this program to use the new one"
+            )
+        raise EngineUnavailable(
+            f"the write-ahead log {named(self._log)} was removed or replaced while in use; restart this program"
+        )
 
     def let_go(self) -> None:
         """The writer's connection was closed for a while; with the last one of the machine SQLite removes the log."""

@@ -1,4 +1,4 @@
-"""How SQLite hands over many rows."""
+"""How SQLite takes and returns many rows at once."""
 
 import json
 from collections.abc import Iterable, Sequence

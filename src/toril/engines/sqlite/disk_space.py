@@ -1,4 +1,4 @@
-"""Room on the disk: some is held back, so that jobs can still be finished when there is no more."""
+"""Reserves disk space, so that jobs can still be finished when the disk is full."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""What SQLite complains of, in our words, and the patience that other processes ask for."""
+"""Translates SQLite's errors, and waits while other processes hold locks."""
 
 import sqlite3
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def patiently(clock: Clock, path: Path | None, attempt: Callable[[], T]) -> T:
                 raise
             if clock.monotonic() > until:
                 raise EngineUnavailable(
-                    f"other processes kept {named(path)} locked for {_PATIENCE:.0f} s; try again"
+                    f"{named(path)} was locked by other processes for {_PATIENCE:.0f} s; try again"
                 ) from None
         clock.pause(rest * clock.random())
         rest = min(rest * 1.5, _LONGEST_REST)
@@ -49,21 +49,21 @@ def translated(error: Exception, path: Path | None) -> TorilError:
     code = _code(error)
     if code == sqlite3.SQLITE_NOTADB:
         return EngineUnusable(
-            f"{named(path)} is no SQLite database, or its beginning is damaged: nothing was changed; "
+            f"{named(path)} is not a SQLite database, or its header is damaged. Nothing was changed; "
             "choose another file, or restore a backup"
         )
     if code == sqlite3.SQLITE_CORRUPT or isinstance(error, UnicodeDecodeError) or str(error).startswith(_UNREADABLE):
         return damaged(path, str(error))
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and not _is_sync(error) and is_short(path)):
-        return EngineFull(f"the disk of {named(path)} is full: {error}")
+        return EngineFull(f"the disk that holds {named(path)} is full: {error}")
     if code == sqlite3.SQLITE_CONSTRAINT:  # the same step again would meet the same records
         return EngineUnusable(
-            f"the records of {named(path)} contradict each other ({preview(str(error))}): nothing was changed; "
-            "keep a copy and restore a backup"
+            f"{named(path)} is inconsistent ({preview(str(error))}). Nothing was changed; "
+            "keep a copy of the file and restore a backup"
         )
     if code in _NOT_WRITABLE:
-        return EngineUnavailable(f"{named(path)} cannot be written: {error}")
-    return EngineUnavailable(f"{named(path)} did not take the step: {error}")
+        return EngineUnavailable(f"{named(path)} is not writable: {error}")
+    return EngineUnavailable(f"SQLite could not complete the operation on {named(path)}: {error}")
 
 
 def is_io_error(error: Exception) -> bool:
@@ -83,5 +83,6 @@ def _code(error: Exception) -> int:
 
 def damaged(path: Path | None, found: str) -> EngineUnusable:
     return EngineUnusable(
-        f"{named(path)} is damaged ({preview(found)}): nothing was changed; keep a copy and restore a backup"
+        f"{named(path)} is damaged ({preview(found)}). Nothing was changed; keep a copy of the file and restore a "
+        "backup"
     )

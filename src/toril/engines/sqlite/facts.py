@@ -1,4 +1,4 @@
-"""What the doctor looks at in a file."""
+"""What the doctor checks in a SQLite file."""
 
 import sqlite3
 from typing import Final

@@ -1,4 +1,4 @@
-"""A process that forks lets go of its connections first.
+"""Closes connections before a process forks.
 
 SQLite keeps the locks of a process in its own memory, which a fork copies, while the kernel gives the child none of
 them. A child that opens the file beside what it inherited believes itself protected and is not: the parent may remove

@@ -1,4 +1,4 @@
-"""Where the file lies, and whether a queue may be trusted to that place."""
+"""SQLite URLs: where the file is, and whether that is a safe place for a queue."""
 
 import os
 import re
@@ -39,18 +39,20 @@ def parse(url: str) -> FileAddress:
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise InvalidOption(f"{redacted(url)!r} cannot be read: {error}") from None
+        raise InvalidOption(f"invalid URL {redacted(url)!r}: {error}") from None
     if parts.scheme == "memory":
         if url != "memory://":
-            raise InvalidOption(f"memory:// takes no name, since it cannot be shared, and {redacted(url)!r} has one")
+            raise InvalidOption(f"memory:// takes no name, because it cannot be shared; got {redacted(url)!r}")
         return FileAddress(path=None)
     if parts.netloc or not parts.path.startswith("/"):
-        raise InvalidOption(f"a file's URL has three slashes, sqlite:///jobs.db, and {redacted(url)!r} has not")
+        raise InvalidOption(f"a SQLite URL needs three slashes, as in sqlite:///jobs.db; got {redacted(url)!r}")
     if any(lost in url for lost in "#\t\r\n"):
-        raise InvalidOption(f"{redacted(url)!r} has a character that a URL must escape, as %23 for #")
+        raise InvalidOption(f"{redacted(url)!r} contains a character that must be escaped in a URL, such as %23 for #")
     path = unquote(parts.path[1:], errors="surrogateescape")
     if not path or path.endswith("/") or path.startswith((":memory:", "file:")) or "\0" in path:
-        raise InvalidOption(f"{redacted(url)!r} names no file; write sqlite:///jobs.db, or memory:// for none at all")
+        raise InvalidOption(
+            f"{redacted(url)!r} does not name a file; use sqlite:///jobs.db, or memory:// for a store in memory"
+        )
     # Absolute from here on: a program that changes its folder later must not find another file.
     return _with_options(Path(path).absolute(), parts.query, url)
 
@@ -69,8 +71,8 @@ def _with_options(path: Path, query: str, url: str) -> FileAddress:
                 permissions = int(value, 8)
             case _:
                 raise InvalidOption(
-                    f"{redacted(url)!r} has {preview(name + '=' + value)}; known are synchronous=full|normal, "
-                    "network=refuse|allow and permissions=0600, 0640, 0660 and the like"
+                    f"unknown option {preview(name + '=' + value)} in {redacted(url)!r}; the options are "
+                    "synchronous=full|normal, network=refuse|allow and permissions=0600 (or 0640, 0660, …)"
                 )
     return FileAddress(path=path, synchronous=synchronous, network=network, permissions=permissions)
 
@@ -89,7 +91,7 @@ def check_file(address: FileAddress) -> None:
     kind = filesystem_of(real.parent)
     if address.network == "refuse" and is_network(kind):
         raise EngineUnusable(
-            f"{named(path)} lies on {kind}, where SQLite's locks are not safe; use a local disk, or Redis, "
+            f"{named(path)} is on {kind}, where SQLite's locks are not safe; use a local disk or Redis, "
             "or add ?network=allow if only one machine ever opens it"
         )
 
@@ -106,7 +108,10 @@ def _followed(path: Path) -> Path:
     real = path.resolve()
     target = real if real.exists() else real.parent
     if target.exists() and path.lstat().st_uid != target.stat().st_uid:
-        raise EngineUnusable(f"{named(path)} is a link to a file of another owner and is not followed")
+        raise EngineUnusable(
+            f"{named(path)} is a symbolic link to a file with another owner, which Toril does not follow; use the "
+            "file itself"
+        )
     return real
 
 
@@ -116,14 +121,16 @@ def _check_kind(path: Path) -> None:
     if not stat.S_ISREG(path.stat().st_mode):
         raise EngineUnusable(f"{named(path)} is not a regular file")
     if not os.access(path, os.R_OK | os.W_OK):
-        raise EngineUnusable(f"{named(path)} cannot be read and written by this user")
+        raise EngineUnusable(f"{named(path)} is not readable and writable by this user")
 
 
 def _check_folder(folder: Path) -> None:
     if not folder.is_dir():
-        raise EngineUnusable(f"the folder {named(folder)} does not exist; make it, or choose another")
+        raise EngineUnusable(f"the directory {named(folder)} does not exist; create it, or choose another")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise EngineUnusable(f"the folder {named(folder)} cannot be written by this user; the log lies beside the file")
+        raise EngineUnusable(
+            f"the directory {named(folder)} is not writable by this user; SQLite creates its write-ahead log there"
+        )
 
 
 def named(path: Path | None) -> str:

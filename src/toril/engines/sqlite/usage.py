@@ -1,4 +1,4 @@
-"""How much room a queue takes in the file: its rows as pages hold them, those of its jobs by a sample."""
+"""Estimates how much room a queue takes in a SQLite file."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The application as Django registers it: it has a command, and no models."""
+"""The Django application, with one command and no models."""
 
 from django.apps import AppConfig
 

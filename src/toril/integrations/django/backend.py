@@ -1,4 +1,4 @@
-"""`TorilBackend` for django-tasks, and its results."""
+"""`TorilBackend`: runs the tasks of django-tasks as Toril jobs."""
 
 from datetime import datetime
 from functools import partial
@@ -92,8 +92,11 @@ _DAY: Final = 86_400
 
 
 class TorilBackend(BaseTaskBackend):
-    """Tasks as jobs of the app of the settings. `OPTIONS` may have `ON_COMMIT` (a task is added when its transaction
-    commits), `KEEP` (seconds that results are kept, a day by default) and `ATTEMPTS` (else as the queue says)."""
+    """A backend for django-tasks that runs tasks as jobs of the project's app.
+
+    `OPTIONS` may have `ON_COMMIT` (add a task when its transaction commits), `KEEP` (how many seconds results are kept,
+    a day by default) and `ATTEMPTS` (by default, as the queue says).
+    """
 
     supports_defer = True
     supports_async_task = True

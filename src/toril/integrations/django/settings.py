@@ -1,4 +1,4 @@
-"""The app that `TORIL` names; add on commit."""
+"""The project's app from the setting `TORIL`, and adding jobs on commit."""
 
 import os
 from collections.abc import Mapping
@@ -22,8 +22,11 @@ __all__ = ["add", "get_app", "on_commit"]
 def on_commit(
     queue: Queue, job: Any, data: Any = None, *, using: str | None = None, **options: Unpack[AddOptions]
 ) -> None:
-    """Add a job once the transaction of the database `using` has committed; at once where there is none. It is checked
-    here and now. A process that dies between the commit and the add takes the job with it."""
+    """Add a job once the transaction of the database `using` has committed; at once if there is none.
+
+    The job is checked at once. If the process dies between the commit and the add, the job is lost; use the outbox if
+    it must not be.
+    """
     transaction.on_commit(partial(add, queue.new(job, data, **options)), using=using)
 
 
@@ -36,16 +39,18 @@ _KNOWN: Final = {"APP", "URL", "PREFIX"}
 
 @cache
 def get_app() -> App:
-    """The app of this project: `TORIL = {"APP": "shop.jobs.app"}`, or one on the store of `{"URL": "redis://…"}`, else
-    on that of `$TORIL_URL`."""
+    """The app of this project: that of `TORIL = {"APP": "shop.jobs.app"}`, or one on the store of `{"URL":
+    "redis://…"}` or `$TORIL_URL`."""
     given = getattr(settings, "TORIL", {})
     if not isinstance(given, Mapping) or not set(given) <= _KNOWN:
-        raise ImproperlyConfigured(f"TORIL is a mapping with {', '.join(sorted(_KNOWN))}, and not {preview(given)}")
+        raise ImproperlyConfigured(
+            f"the setting TORIL must be a mapping with the keys {', '.join(sorted(_KNOWN))}, not {preview(given)}"
+        )
     if "APP" not in given:
         project = os.environ.get("DJANGO_SETTINGS_MODULE", "django").partition(".")[0]
         return App(given.get("URL"), prefix=given.get("PREFIX", "bull"), name=project)
     if len(given) > 1:
-        raise ImproperlyConfigured("TORIL names an APP, which has its own store: say no URL and no PREFIX beside it")
+        raise ImproperlyConfigured("the setting TORIL has an APP, which has its own store; remove URL and PREFIX")
     return _imported(given["APP"])
 
 
@@ -53,9 +58,9 @@ def _imported(path: str) -> App:
     try:
         found = import_string(path.replace(":", "."))
     except ImportError as error:
-        raise ImproperlyConfigured(f"TORIL's APP {path!r} cannot be imported: {error}") from error
+        raise ImproperlyConfigured(f"TORIL['APP'] {path!r} cannot be imported: {error}") from error
     if not isinstance(found, App):
-        raise ImproperlyConfigured(f"TORIL's APP {path!r} is not a toril.App but {preview(found)}")
+        raise ImproperlyConfigured(f"TORIL['APP'] {path!r} must be a toril.App, not {preview(found)}")
     return found
 
 

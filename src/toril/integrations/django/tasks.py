@@ -1,4 +1,4 @@
-"""Runs tasks; closes connections."""
+"""Runs django-tasks as jobs, and closes database connections around each job."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""What `manage.py toril run` has its processes load: Django set up, and the app of the settings ready to work."""
+"""The module that `manage.py toril run` loads in its worker processes."""
 
 import django
 

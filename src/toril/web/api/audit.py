@@ -1,4 +1,4 @@
-"""The audit log: who has changed what over HTTP."""
+"""The audit log: who changed what over HTTP."""
 
 from dataclasses import asdict
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Circuit breakers: how they stand, and opening and closing them by hand."""
+"""Endpoints for circuit breakers: list circuits, open and close them."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Dead letters: look through them, run them again, throw them away."""
+"""Endpoints for dead letters: list, replay and discard them."""
 
 from collections import Counter
 from datetime import UTC, datetime

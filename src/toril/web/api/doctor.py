@@ -1,4 +1,4 @@
-"""Looking a store over, and mending it."""
+"""Endpoints for the doctor: check a store and repair it."""
 
 from typing import Annotated, Any, Final
 

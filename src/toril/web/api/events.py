@@ -1,4 +1,4 @@
-"""What happened: in a queue, and to one job."""
+"""Endpoints for the events of a queue and the history of a job."""
 
 from typing import Annotated, Any, Final
 

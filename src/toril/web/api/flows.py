@@ -1,4 +1,4 @@
-"""Flows under way: jobs that wait for others, and are waited for by none."""
+"""Endpoints for flows."""
 
 from contextlib import suppress
 from typing import Annotated, Any, Final

@@ -1,4 +1,4 @@
-"""Groups of a queue: how they stand, and pausing and limiting one."""
+"""Endpoints for the groups of a queue: list, pause and limit them."""
 
 from typing import Annotated, Any, Final, Literal
 

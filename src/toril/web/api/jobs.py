@@ -1,4 +1,4 @@
-"""One job, many jobs, CSV."""
+"""Endpoints for jobs: one, many, and as CSV."""
 
 import csv
 import io

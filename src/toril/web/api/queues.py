@@ -1,4 +1,4 @@
-"""Queues: what is in them, and what is set for them."""
+"""Endpoints for queues and their settings."""
 
 from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal

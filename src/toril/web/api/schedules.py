@@ -1,4 +1,4 @@
-"""Schedules: what runs when, by hand too."""
+"""Endpoints for schedules."""
 
 from typing import Annotated, Any, Final, Literal
 

@@ -1,5 +1,7 @@
-"""Looking for jobs in all queues at once, among the dead letters and run records too. A look is bounded in time: it
-says what it has looked at and how far, and where to go on."""
+"""Endpoints that search jobs, dead letters and run records in all queues.
+
+A search is bounded in time: it says how far it has got, and where to continue.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

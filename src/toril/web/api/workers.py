@@ -1,4 +1,4 @@
-"""Workers: who is alive, and telling one to be quiet or to stop."""
+"""Endpoints for workers: list them, quiet them or stop them."""
 
 from typing import Annotated, Any, Final
 

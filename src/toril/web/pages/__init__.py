@@ -1,4 +1,4 @@
-"""All pages."""
+"""All pages of the dashboard."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What needs attention, in words: a statement, its cause, and the one way to the remedy."""
+"""What needs attention, in words: what is wrong, why, and what to do."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

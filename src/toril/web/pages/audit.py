@@ -1,4 +1,4 @@
-"""The audit log: who has changed what over HTTP."""
+"""The page of the audit log: who changed what over HTTP."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Literal

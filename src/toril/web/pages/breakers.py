@@ -1,4 +1,4 @@
-"""Breakers: which circuits are open, until when, and how near the others are to it."""
+"""The page of circuit breakers: which circuits are open, until when, and how close the others are to opening."""
 
 from typing import Annotated, Any, Final
 

@@ -1,4 +1,4 @@
-"""Dead letters: by error, one by one, run again or thrown away."""
+"""The page of dead letters: by error or one by one, to replay or discard."""
 
 import json
 from datetime import UTC, datetime, timedelta

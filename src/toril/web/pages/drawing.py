@@ -1,4 +1,4 @@
-"""Sparklines, slots, bars, state icons."""
+"""Draws sparklines, slots, bars and state icons."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

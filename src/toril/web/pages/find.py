@@ -1,4 +1,4 @@
-"""Find: queues by a part of their name, and jobs, dead letters and run records of all queues by whatever they have."""
+"""The search page: queues by name; jobs, dead letters and run records of all queues by their contents."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Flows: what waits for what, and what the chosen one waits for."""
+"""The page of flows: which jobs wait for which."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress

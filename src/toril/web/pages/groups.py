@@ -1,4 +1,4 @@
-"""Groups: who waits, who is at its limit, and pausing one."""
+"""The page of groups: which are waiting, which are at their limit."""
 
 from dataclasses import replace
 from typing import Annotated, Any, Final, Literal

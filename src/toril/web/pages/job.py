@@ -1,4 +1,4 @@
-"""One job, and why it does not run."""
+"""The page of one job, with why it does not run."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Overview: is anything wrong, and how all queues are."""
+"""The overview: what is wrong, and how all queues are doing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One page: where it is, who may see it, its template, and the function that gives what the template shows."""
+"""One page: its address, who may see it, its template, and the function that provides its contents."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass

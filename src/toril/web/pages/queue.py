@@ -1,4 +1,4 @@
-"""Charts, jobs by state."""
+"""The page of a queue: charts, and jobs by state."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal, TypeAlias

@@ -1,4 +1,4 @@
-"""Schedules: what runs when, in plain words, and how the last runs went."""
+"""The page of schedules: what runs when, in plain words, and how the last runs went."""
 
 from collections import defaultdict
 from datetime import UTC, datetime

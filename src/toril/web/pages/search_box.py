@@ -1,4 +1,4 @@
-"""What someone has typed into a search: plain words, and words for one place, as `error:429`. Pure."""
+"""Parses what is typed into a search box: plain words, and words for one field such as `error:429`."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What happened to a job: as steps, and as a bar whose parts are as long as they took. Pure."""
+"""What happened to a job, as steps and as a bar with parts in proportion to their time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

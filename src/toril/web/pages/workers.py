@@ -1,4 +1,4 @@
-"""Workers: who is alive, how busy, and what runs longest."""
+"""The page of workers: which are alive, how busy they are, and what has run longest."""
 
 from dataclasses import replace
 from typing import Annotated, Any, Final

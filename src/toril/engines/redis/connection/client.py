@@ -63,9 +63,7 @@ class Replicas:
             confirmations = self._confirmations = _Confirmations(line)
         count = await confirmations.answered(self._count)
         if count < self._least:
-            raise Unconfirmed(
-                f"only {count} of {self._least} replicas have confirmed it within {self._timeout:g} s", answer
-            )
+            raise Unconfirmed(f"only {count} of {self._least} replicas confirmed it within {self._timeout:g} s", answer)
 
     async def _count(self, line: Connection) -> int:
         # The server waits for what this connection has written. If the answer was a remembered one, that is nothing,
@@ -78,8 +76,8 @@ def uncertain(server: str, error: Unconfirmed, ids: Sequence[str]) -> AddUncerta
     """What a producer is told of jobs that too few replicas have."""
     what = f"job {ids[0]!r} is" if len(ids) == 1 else f"jobs {ids[0]!r} to {ids[-1]!r} are"
     return AddUncertain(
-        f"{what} stored in {server}, but {error}, so a failover may lose it; adding again with the same job_id is "
-        "safe, and without one stores it a second time",
+        f"{what} stored in {server}, but {error}, so a failover may lose it; it is safe to add it again with the same "
+        "job_id, but without one it would be stored twice",
         job_ids=ids,
     )
 
@@ -87,7 +85,7 @@ def uncertain(server: str, error: Unconfirmed, ids: Sequence[str]) -> AddUncerta
 _Once: TypeAlias = Callable[[float, tuple[Any, ...], Script | None], Awaitable[Any]]
 _FIRST_REST: Final = 0.02
 _LONGEST_REST: Final = 1.0
-_LEFT: Final = "the connection was given up"
+_LEFT: Final = "the connection was closed"
 
 
 class ScriptRefusal(Exception):
@@ -181,7 +179,7 @@ class RedisClient:
         cause = error.__cause__ if isinstance(error, NotSent) else error
         if isinstance(cause, Exception) and not isinstance(cause, TorilError):
             return translated(cause, self._address.shown)
-        return EngineUnavailable(f"{self._address.shown} does not answer: {error}")
+        return EngineUnavailable(f"cannot reach {self._address.shown}: {error}")
 
 
 def _may_pass(error: Exception, *, again: bool) -> bool:
@@ -207,13 +205,13 @@ async def check_server(server: RedisClient, address: RedisAddress) -> RedisAddre
     version = tuple(int(part) for part in facts.get("redis_version", "0.0").split(".")[:2] if part.isdecimal())
     if version < _OLDEST:
         raise EngineUnusable(
-            f"{address.shown} is Redis {facts.get('redis_version')}; Toril needs 6.2 or newer, or Valkey"
+            f"{address.shown} runs Redis {facts.get('redis_version')}; Toril needs Redis 6.2 or newer, or Valkey"
         )
     policy = facts.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and not address.allow_eviction:
         raise EngineUnusable(
-            f"{address.shown} throws keys away when it is full (maxmemory-policy {policy}), and jobs with them; "
-            "set it to noeviction, or add ?allow_eviction=1 to the URL"
+            f"{address.shown} evicts keys when it is full (maxmemory-policy {policy}), which would lose jobs; "
+            "set maxmemory-policy to noeviction, or add ?allow_eviction=1 to the URL"
         )
     if facts.get("cluster_enabled") != "1":
         return address
@@ -224,8 +222,8 @@ async def check_server(server: RedisClient, address: RedisAddress) -> RedisAddre
 def _check_tag(address: RedisAddress) -> None:
     if not address.prefix.startswith("{"):
         raise EngineUnusable(
-            f"{address.shown} is a cluster, where all keys of an app must lie together: "
-            f"give the App prefix='{{{address.prefix}}}', and Node's queues too"
+            f"{address.shown} is a cluster, where all keys of an app must share a hash slot; "
+            f"use App(prefix='{{{address.prefix}}}'), and the same prefix in Node"
         )
 
 

@@ -268,7 +268,7 @@ async def connected(arguments: Mapping[str, Any], name: str | None, limit: float
     except BaseException as error:
         line.drop()
         if isinstance(error, TimeoutError) and not str(error):
-            raise TimeoutError(f"no connection within {limit:g} s") from None
+            raise TimeoutError(f"could not connect within {limit:g} s") from None
         raise
     return line
 

@@ -105,11 +105,13 @@ def translated(error: Exception, server: str) -> TorilError:
     if is_refusal(error):
         return EngineRefused(_refused(error, server, text))
     if _word(error) in _FULL:
-        return EngineFull(f"{server} has no room: {text}")
-    if passes(error) or isinstance(error, ConnectionLost | OSError):  # a TimeoutError is an OSError
-        return EngineUnavailable(f"{server} does not answer: {text}")
+        return EngineFull(f"{server} is full: {text}")
+    if passes(error):
+        return EngineUnavailable(f"{server} is not ready: {text}")
+    if isinstance(error, ConnectionLost | OSError):  # a TimeoutError is an OSError
+        return EngineUnavailable(f"cannot reach {server}: {text}")
     if isinstance(error, ErrorReply):
-        return EngineUnusable(f"{server} answers what Toril does not understand: {text}")
+        return EngineUnusable(f"{server} returned an unexpected error: {text}")
     return EngineUnavailable(f"{server} cannot be used: {text}")
 
 
@@ -117,5 +119,9 @@ def _refused(error: Exception, server: str, text: str) -> str:
     if isinstance(error, WrongServer):
         return text
     if isinstance(error, ProtocolError):
-        return f"{server} does not speak as Redis does: {text}"
-    return f"{server} cannot be trusted: {text}" if _is_untrusted(error) else f"{server} refuses Toril: {text}"
+        return f"{server} is not a Redis server: {text}"
+    return (
+        f"the TLS certificate of {server} cannot be verified: {text}"
+        if _is_untrusted(error)
+        else f"{server} denied access: {text}"
+    )

@@ -172,7 +172,9 @@ class MarkerListener:
         """Once, until it works again. That the server cannot be reached is said by whoever asks it for jobs."""
         if not self._failing and not isinstance(error, ConnectionLost | OSError | TorilError):
             self._failing = True
-            _log.warning("waiting for jobs failed, and is tried again; until then they may start late: %r", error)
+            _log.warning(
+                "lost the connection that waits for jobs and is reconnecting; jobs may start late until then: %r", error
+            )
 
     async def _listen(self, line: Connection) -> None:
         turn = 0
@@ -215,7 +217,7 @@ class MarkerListener:
         try:
             await self._ask("ZADD", key, "NX", score, member)
         except TorilError as error:
-            _log.warning("a marker could not be put back; its job may start up to %g s late: %s", LOOK, error)
+            _log.warning("could not put back a marker; its job may start up to %g s late: %s", LOOK, error)
 
 
 def _is_marker(answer: Any) -> bool:

@@ -92,7 +92,9 @@ class ResultListener:
         """Once, until it works again. That the server cannot be reached is said by whoever asks it for results."""
         if not self._failing and not isinstance(error, ConnectionLost | OSError):
             self._failing = True
-            _log.warning("listening for results failed, and is tried again; until then they may come late: %r", error)
+            _log.warning(
+                "lost the subscription to results and is reconnecting; results may arrive late until then: %r", error
+            )
 
     def _subscribe(self, line: Connection, channel: str) -> None:
         """One at a time: the server refuses all of a command if it refuses one of its channels."""
@@ -130,4 +132,4 @@ class ResultListener:
     def _note_refused(self, channel: str, refusal: ErrorReply) -> None:
         if channel not in self._refused:
             self._refused.add(channel)
-            _log.warning("the server refuses %s: results are polled for each second instead: %s", channel, refusal)
+            _log.warning("the server refuses %s, so results are polled every second instead: %s", channel, refusal)

@@ -55,10 +55,10 @@ class SentinelDiscovery:
             place = await _asked(self._address, host, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", service)
         except ErrorReply as error:
             if "unknown command" in str(error).lower():
-                raise WrongServer(f"{_shown(host)} is no Sentinel: write redis:// for a server itself") from None
+                raise WrongServer(f"{_shown(host)} is not a Sentinel; use redis:// for a single server") from None
             raise
         if place is None:
-            raise WrongServer(f"the Sentinel {_shown(host)} watches over no service {service!r}: mend the URL")
+            raise WrongServer(f"the Sentinel {_shown(host)} does not know the service {service!r}; correct the URL")
         return str(place[0]), int(place[1])
 
 
@@ -78,13 +78,17 @@ class ClusterDiscovery:
             ranges = await _asked(self._address, host, "CLUSTER", "SLOTS")
         except ErrorReply as error:
             if "cluster support disabled" in str(error):
-                raise WrongServer(f"{_shown(host)} is in no cluster: write redis:// for a server by itself") from None
+                raise WrongServer(
+                    f"{_shown(host)} is not part of a cluster; use redis:// for a single server"
+                ) from None
             raise
         self._learnt = [_node(node, host) for _, _, *nodes in ranges for node in nodes]
         for first, last, owner, *_ in ranges:
             if first <= self._slot <= last:
                 return _node(owner, host)
-        raise ConnectionLost(f"no node serves slot {self._slot}, where the keys of {self._address.prefix!r} are")
+        raise ConnectionLost(
+            f"no cluster node serves slot {self._slot}, which holds the keys of prefix {self._address.prefix!r}"
+        )
 
 
 def _slot(key: bytes) -> int:
@@ -249,8 +253,8 @@ class Topology:
     def _found(self, line: Connection, place: Place) -> None:
         if self._place not in (None, place):
             _log.warning(
-                "the store has moved to %s:%s; what it had not heard from the one before is gone, and jobs that had "
-                "ended since may run again",
+                "the store failed over to %s:%s; writes that had not been replicated are lost, and jobs that had just "
+                "ended may run again",
                 *place,
             )
         self._place = place

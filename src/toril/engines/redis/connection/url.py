@@ -123,7 +123,7 @@ def parse(
         raise
     except ValueError as error:
         raise InvalidOption(
-            f"a Redis URL looks like {_LOOKS_LIKE[kind]}, and this one does not: {_without_port(error)}"
+            f"invalid Redis URL: {_without_port(error)}; it must look like {_LOOKS_LIKE[kind]}"
         ) from None
     own = said.own
     letters = own.get("dead_letter_queue") if dead_letter_queue is None else dead_letter_queue
@@ -188,14 +188,14 @@ def _read(url: str, kind: Kind) -> _Said:
     query = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
     known = _OF_SERVERS | _OF_TLS | _OWN | (_OF_SENTINELS if kind == "sentinel" else frozenset())
     if unknown := query.keys() - known:
-        raise InvalidOption(f"a Redis URL takes no {preview(min(unknown))}")
+        raise InvalidOption(f"unknown option {preview(min(unknown))} in the Redis URL")
     own = {name: query.pop(name) for name in (_OWN | _OF_SENTINELS) & query.keys()}
     parts, service = _served(parts) if kind == "sentinel" else (parts, "")
     if parts.scheme != "unix" and not _DATABASE.match(parts.path):
-        raise ValueError("its database is not a number")
+        raise ValueError("the database must be a number")
     arguments = _arguments(parts, query)
     if kind == "cluster" and arguments.get("db", 0) != 0:
-        raise ValueError("a cluster has one database, 0")
+        raise ValueError("a cluster has database 0 only")
     place = ",".join(f"{host}:{port}" for host, port in hosts or [(parts.hostname or "localhost", parts.port or 6379)])
     place += "" if kind == "cluster" else f"/{service}/{arguments.get('db', 0)}".replace("//", "/")
     return _Said(f"{scheme}://{arguments.get('path') or place}", arguments, own, hosts, service)
@@ -211,7 +211,7 @@ def _arguments(parts: SplitResult, query: dict[str, str]) -> dict[str, Any]:
     if parts.scheme == "unix":
         found["path"] = unquote(parts.path)
         if not found["path"]:
-            raise ValueError("it names no socket file")
+            raise ValueError("the path of the socket is missing")
     if parts.scheme != "unix" and parts.hostname:
         found["host"] = unquote(parts.hostname)
     if parts.scheme != "unix" and parts.port:
@@ -219,7 +219,7 @@ def _arguments(parts: SplitResult, query: dict[str, str]) -> dict[str, Any]:
     if parts.scheme == "rediss":
         found["tls"] = _trust(query)
     elif unused := query.keys() & _OF_TLS:
-        raise InvalidOption(f"{min(unused)} goes with rediss://, and this URL does not ask for TLS")
+        raise InvalidOption(f"{min(unused)} requires TLS; use rediss:// in place of redis://")
     return found
 
 
@@ -248,7 +248,7 @@ def _first_alone(rest: str, kind: Kind) -> tuple[str, tuple[Place, ...]]:
     user, at, listed = authority.rpartition("@")
     hosts = tuple(_place(each, _USUAL_PORT[kind]) for each in listed.split(",") if each)
     if not hosts:
-        raise ValueError("it names no host")
+        raise ValueError("the host is missing")
     host, port = hosts[0]
     first = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return f"{user}{at}{first}{rest[len(authority) :]}", hosts
@@ -258,20 +258,20 @@ def _served(parts: SplitResult) -> tuple[SplitResult, str]:
     """A URL without the name of the service that Sentinels know, and that name."""
     service, _, database = parts.path.lstrip("/").partition("/")
     if not service:
-        raise ValueError("it names no service")
+        raise ValueError("the service name is missing")
     return parts._replace(path=f"/{database}"), unquote(service)
 
 
 def _place(written: str, usual: int) -> Place:
     parts = urlsplit(f"redis://{written}")
     if not parts.hostname:
-        raise ValueError("one of its hosts has no name")
+        raise ValueError("one of the hosts is empty")
     return parts.hostname, parts.port or usual
 
 
 def _without_port(error: ValueError) -> str:
     """What stands where a port should may be a part of a password."""
-    return "its port is not a number from 0 to 65535" if "ort" in str(error).partition(" ")[0] else str(error)
+    return "the port must be a number from 0 to 65535" if "ort" in str(error).partition(" ")[0] else str(error)
 
 
 def _queue(name: str, text: object) -> str:
@@ -284,10 +284,10 @@ def _queue(name: str, text: object) -> str:
 def _replicas(durability: str | None, own: dict[str, str]) -> int:
     if durability is None:
         if unused := own.keys() & {"replicas", "replicas_timeout"}:
-            raise InvalidOption(f"{min(unused)} goes with durability=replicated, which this URL does not ask for")
+            raise InvalidOption(f"{min(unused)} requires durability=replicated; add it, or remove {min(unused)}")
         return 0
     if durability != "replicated":
-        raise InvalidOption(f"durability must be 'replicated', or not be given; not {preview(durability)}")
+        raise InvalidOption(f"durability must be 'replicated' or None, not {preview(durability)}")
     text = own.get("replicas", "1")
     if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= 100):
         raise InvalidOption(f"replicas must be a whole number from 1 to 100, not {preview(text)}")
@@ -297,7 +297,7 @@ def _replicas(durability: str | None, own: dict[str, str]) -> int:
 def _seconds(name: str, text: str) -> float:
     seconds = seconds_written(text)
     if seconds is None or not 0.01 <= seconds <= 3600:
-        raise InvalidOption(f"{name} must be from 10ms to 1h, not {preview(text)}")
+        raise InvalidOption(f"{name} must be between 10ms and 1h, not {preview(text)}")
     return seconds
 
 

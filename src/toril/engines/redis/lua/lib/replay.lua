@@ -77,7 +77,7 @@ function replay.children(key)
     call(becomes == 'open' and 'SADD' or 'SREM', key .. K.dependencies, child)
     if becomes == 'completed' then call('HSET', key .. K.processed, child, result or 'null') end
     if becomes == 'gone' then
-      call('HSET', key .. K.child_failures, child, 'it failed, and nothing is left of it that could be run again')
+      call('HSET', key .. K.child_failures, child, 'it failed, and nothing is left of it to run again')
     end
   end
   return call('SCARD', key .. K.dependencies) > 0

@@ -16,11 +16,13 @@ __all__ = ["Command"]
 class Command(BaseCommand):
     """Hands its arguments over, and says in the environment what they are about."""
 
-    help = "Run jobs, add them, look after them: as `toril` does, on the app of settings.TORIL."
+    help = "Run any `toril` command on the app of settings.TORIL."
     requires_system_checks: list[str] = []  # noqa: RUF012 - so Django declares it
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("arguments", nargs=REMAINDER, metavar="COMMAND", help="such as: run, queues, dashboard")
+        parser.add_argument(
+            "arguments", nargs=REMAINDER, metavar="COMMAND", help="a toril command, such as run, queues or dashboard"
+        )
 
     def handle(self, *_: Any, arguments: list[str], **__: Any) -> None:
         app = get_app()
