@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from toril.engines.sql.schema import Held, JobFacts
 from toril.engines.sql.statements import check_columns, for_rows, query, statement
 from toril.engines.sqlite.database import migrations
 
@@ -116,6 +117,15 @@ def test_a_row_whose_fields_are_not_the_columns_is_refused() -> None:
         check_columns("SELECT j.key, j.place FROM jobs j", Swapped._fields)
     with pytest.raises(TypeError, match="the columns are"):
         query("faults", "job", Swapped)
+
+
+def test_a_row_may_begin_with_the_columns_of_another() -> None:
+    found = query("settle", "held", Held)
+
+    assert found.columns[:2] == ("key", "chosen")
+    assert found.columns[len(JobFacts._fields) :] == Held._fields[1:]
+    held = found.make(list(range(len(found.columns))))
+    assert (held.job.key, held.job.logs, held.delay) == (0, 12, 14)
 
 
 def test_migrations_are_numbered_without_a_gap_or_a_double() -> None:

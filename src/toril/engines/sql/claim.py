@@ -187,11 +187,12 @@ def _grant(step: QueueChanges, claim: Claim, place: int, ready: Sequence[ReadyJo
     suspect = place == Place.SUSPECT
     fence = step.row.claims
     leases, claimed, groups = [], [], []
-    for job in ready:
-        text, group = job.options_text, job.group_name
+    for row in ready:
+        job, group = row.job, row.group_name
+        text = job.options_text
         stored = NOTHING_STORED if text is None else load_options(text)
         if text is not None and (stored.fault is not None or stored.deferred is not None):
-            _fail_early(step, job.job, stored)
+            _fail_early(step, job, stored)
             continue
         fence += 1
         if group is not None:
@@ -203,17 +204,17 @@ def _grant(step: QueueChanges, claim: Claim, place: int, ready: Sequence[ReadyJo
             Claimed(
                 lease,
                 job.name,
-                job.data,
+                row.data,
                 job.starts + 1,
                 fence,
                 job.max_attempts,
                 job.attempts_made,
                 job.stalls,
                 job.added_at,
-                job.delay,
+                row.delay,
                 job.priority,
-                job.metadata,
-                job.checkpoint,
+                row.metadata,
+                row.checkpoint,
                 stored.options,
                 suspect,
                 stored.parked or 0,
@@ -239,8 +240,9 @@ def _expire(step: QueueChanges, found: Sequence[ReadyJob]) -> int:
     """End those of `found` that were not started in time."""
     expired = [row for row in found if row.expires_at is not None and row.expires_at <= step.tx.now]
     for row in expired:
-        reason = f"expired: not started {'again ' if row.starts else ''}by {row.expires_at}"
-        step.never_starts(row.job, Cause.EXPIRED, Failure(reason, EXPIRED_KIND), made=row.attempts_made)
+        job = row.job
+        reason = f"expired: not started {'again ' if job.starts else ''}by {row.expires_at}"
+        step.never_starts(job, Cause.EXPIRED, Failure(reason, EXPIRED_KIND), made=job.attempts_made)
     return len(expired)
 
 

@@ -12,7 +12,6 @@ from toril.engines.sql.schema import (
     STATE_OF,
     JobFacts,
     Place,
-    facts_of,
     finished_bound,
     first_key,
     job_id,
@@ -74,31 +73,10 @@ WIRE_WORD = {state: state.value.replace("_", "-") for state in State} | {State.W
 class FoundJob(NamedTuple):
     """A job and where it stands."""
 
-    key: int
-    chosen: str | None
-    name: str
-    priority: int
-    max_attempts: int
-    attempts_made: int
-    stalls: int
-    starts: int
-    fence: int
-    added_at: int
-    started_at: int | None
-    worker: str | None
-    logs: int
-    options_text: str | None
+    job: JobFacts
     place: int
     rank: int
     running: int
-
-    @property
-    def id(self) -> str:
-        return job_id(self.key, self.chosen)
-
-    @property
-    def job(self) -> JobFacts:
-        return facts_of(self)
 
     @property
     def state(self) -> State:
@@ -116,9 +94,9 @@ def promote(tx: Transaction, queue: str, ids: Sequence[str], call: Call | None) 
     """Make delayed jobs ready now."""
 
     def act(step: QueueChanges, found: FoundJob) -> bool:
-        step.leave(found.key, found.place, found.rank)
-        make_ready(step, found.key, step.row.back(found.priority))
-        step.event(EventKind.WAITING, found.id, prev="delayed")
+        step.leave(found.job.key, found.place, found.rank)
+        make_ready(step, found.job.key, step.row.back(found.job.priority))
+        step.event(EventKind.WAITING, found.job.id, prev="delayed")
         return True
 
     return each_job(tx, queue, ids, call, frozenset({State.DELAYED}), act)
@@ -129,12 +107,12 @@ def cancel(tx: Transaction, queue: str, ids: Sequence[str], reason: str, call: C
 
     def act(step: QueueChanges, found: FoundJob) -> bool:
         if found.state is State.ACTIVE:
-            tx.run(_SQL["ask_to_stop"], (reason, found.key))
-            call_worker(tx, found.worker)
+            tx.run(_SQL["ask_to_stop"], (reason, found.job.key))
+            call_worker(tx, found.job.worker)
             return False
-        step.leave(found.key, found.place, found.rank)
+        step.leave(found.job.key, found.place, found.rank)
         failure = Failure(reason, CANCELLED_KIND)
-        step.fail(found.job, Cause.CANCELLED, failure, made=found.attempts_made)
+        step.fail(found.job, Cause.CANCELLED, failure, made=found.job.attempts_made)
         return True
 
     return each_job(tx, queue, ids, call, NOT_STARTED | {State.WAITING_CHILDREN, State.ACTIVE}, act)
@@ -144,9 +122,9 @@ def remove(tx: Transaction, queue: str, ids: Sequence[str], call: Call | None) -
     """Delete what does not run."""
 
     def act(step: QueueChanges, found: FoundJob) -> bool:
-        step.leave(found.key, found.place, found.rank)
-        step.discard(found.key, found.chosen, found.logs)
-        step.event(EventKind.REMOVED, found.id, prev=WIRE_WORD[found.state])
+        step.leave(found.job.key, found.place, found.rank)
+        step.discard(found.job.key, found.job.chosen, found.job.logs)
+        step.event(EventKind.REMOVED, found.job.id, prev=WIRE_WORD[found.state])
         return True
 
     return each_job(tx, queue, ids, call, frozenset(State) - {State.ACTIVE}, act)
@@ -186,7 +164,7 @@ def _allowed(each: Update) -> frozenset[State]:
 
 
 def _update(step: QueueChanges, found: FoundJob, each: Update) -> None:
-    tx, key, row = step.tx, found.key, step.row
+    tx, key, row = step.tx, found.job.key, step.row
     match each:
         case SetData(_, data):
             tx.run(_SQL["set_data"], (data, key))
@@ -194,7 +172,7 @@ def _update(step: QueueChanges, found: FoundJob, each: Update) -> None:
             tx.run(_SQL["set_delay"], (delay, key))
             step.leave(key, found.place, found.rank)
             step.delay(key, tx.now + delay)
-            step.event(EventKind.DELAYED, found.id, delay=str(tx.now + delay))
+            step.event(EventKind.DELAYED, found.job.id, delay=str(tx.now + delay))
         case SetPriority(_, priority, lifo):
             tx.run(_SQL["set_priority"], (priority, key))
             if found.place in {Place.WAITING, Place.PRIORITIZED}:  # a suspect stays where it is claimed alone
@@ -237,7 +215,7 @@ def each_job(
 
 def _find(tx: Transaction, row: QueueRow, ids: Sequence[str]) -> dict[str, FoundJob]:
     keys = keys_of(tx, row, ids)
-    return {found.id: found for found in tx.rows(_JOBS, (json.dumps(list(keys.values())),))}
+    return {found.job.id: found for found in tx.rows(_JOBS, (json.dumps(list(keys.values())),))}
 
 
 def _check_size(batch: Sequence[object]) -> None:

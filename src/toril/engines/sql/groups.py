@@ -199,13 +199,13 @@ def _deal(step: "QueueChanges", groups: Sequence[Group], parked: "dict[str, dequ
     return given
 
 
-def may_start_again(step: "QueueChanges", job: ReadyJob) -> bool:
+def may_start_again(step: "QueueChanges", ready: ReadyJob) -> bool:
     """Whether a suspect may start as far as its group's rate goes. If not, it is parked until that allows it."""
-    name = job.group_name
+    name, key = ready.group_name, ready.job.key
     if name is None or read(step.tx, step.row, [name])[name].left > 0:
         return True
-    _, order, _ = step.tx.one(_SQL["of_job"], (job.key,))
-    step.stand_at(job.key, (Place.PARKED_SUSPECT, order))
+    _, order, _ = step.tx.one(_SQL["of_job"], (key,))
+    step.stand_at(key, (Place.PARKED_SUSPECT, order))
     step.touch(name)
     return False
 

@@ -102,10 +102,10 @@ def recover(tx: Transaction, queue: str, dead: Sequence[Lease], cause: str | Non
         return Recovered(now=tx.now)
     step = QueueChanges(tx, row)
     found = [each for lease in dict.fromkeys(dead) for each in _held_by(step, lease)]
-    seen = {each.key for each in found}
+    seen = {each.job.key for each in found}
     overdue = tx.rows(_OVERDUE, (row.key, tx.now, limit))
     for each in overdue:
-        if each.key not in seen:
+        if each.job.key not in seen:
             found.append(each)
             step.count(LOST)
     ended: dict[Cause | None, list[str]] = {None: [], Cause.STALLED: [], Cause.CANCELLED: []}
@@ -126,7 +126,7 @@ def _held_by(step: QueueChanges, lease: Lease) -> list[LeasedJob]:
 
 
 def _stalled(row: LeasedJob) -> JobFacts:
-    return row.job._replace(stalls=row.stalls + 1)
+    return row.job._replace(stalls=row.job.stalls + 1)
 
 
 def _recover(step: QueueChanges, job: JobFacts, row: LeasedJob, cause: str | None) -> Cause | None:

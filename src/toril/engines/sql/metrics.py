@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from toril.engines.sql.inspector import queue_view, workers
-from toril.engines.sql.options import NOTHING_STORED, load_options
+from toril.engines.sql.options import load_options
 from toril.engines.sql.schema import Held, Place, first_rank, priority_of
 from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import QueueRow, Steps, Transaction
@@ -64,16 +64,16 @@ _UNENDED: Final = (Snoozed, Released, WaitsForChildren)
 MINUTE: Final = "m"
 
 
-def count_attempt(counted: Counted, job: Held, outcome: Outcome, now: int) -> None:
+def count_attempt(counted: Counted, held: Held, outcome: Outcome, now: int) -> None:
     """One attempt came back. How long a job waited is known of its first start; a parent waited for its children."""
-    text = job.options_text
-    stored = NOTHING_STORED if text is None else load_options(text)
+    job, stored = held.job, held.job.stored
+    started = job.started_at or now
     if job.starts == 1 and stored.parked is None:
-        ready = job.added_at + job.delay if stored.ready is None else stored.ready
-        field = f"w{bucket_of(job.started_at - ready)}"
+        ready = job.added_at + held.delay if stored.ready is None else stored.ready
+        field = f"w{bucket_of(started - ready)}"
         counted[field] = counted.get(field, 0) + 1
     if type(outcome) not in _UNENDED:
-        field = f"r{bucket_of(now - job.started_at)}"
+        field = f"r{bucket_of(now - started)}"
         counted[field] = counted.get(field, 0) + 1
 
 

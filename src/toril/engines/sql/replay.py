@@ -88,16 +88,16 @@ def retry(
     along = set[tuple[str, str]]() if with_parent is None else with_parent
 
     def act(step: QueueChanges, found: FoundJob) -> bool:
-        if (queue, found.id) in along:
+        if (queue, found.job.id) in along:
             return True  # it runs again already
         waits = bool(step.row.flows) and _join_again(step, found, along)
-        step.leave(found.key, found.place, found.rank)
-        tx.run(_RENEW, (found.key,))
+        step.leave(found.job.key, found.place, found.rank)
+        tx.run(_RENEW, (found.job.key,))
         if waits:
-            step.wait_for_children(found.key)
+            step.wait_for_children(found.job.key)
         else:
-            make_ready(step, found.key, step.row.back(found.priority))
-        step.event(EventKind.WAITING_CHILDREN if waits else EventKind.WAITING, found.id, prev=found.state)
+            make_ready(step, found.job.key, step.row.back(found.job.priority))
+        step.event(EventKind.WAITING_CHILDREN if waits else EventKind.WAITING, found.job.id, prev=found.state)
         return True
 
     return each_job(tx, queue, ids, call, FINISHED, act)

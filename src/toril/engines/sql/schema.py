@@ -1,6 +1,6 @@
 """The rows of jobs, and how jobs, runs and events are numbered and ordered. Nothing else knows these numbers."""
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from toril.engines.sql.options import NOTHING_STORED, StoredOptions, load_options
 from toril.model import RunStatus
@@ -17,7 +17,6 @@ __all__ = [
     "delayed_rank",
     "due_bound",
     "due_of",
-    "facts_of",
     "finished_bound",
     "finished_rank",
     "first_key",
@@ -141,7 +140,7 @@ def first_rank(priority: int) -> int:
 
 
 class JobFacts(NamedTuple):
-    """The facts of a job that a step needs; `chosen` is the id if a user chose it. Longer rows of jobs begin so."""
+    """The facts of a job that a step needs; `chosen` is the id if a user chose it. Other rows of jobs begin with it."""
 
     key: int
     chosen: str | None
@@ -167,31 +166,10 @@ class JobFacts(NamedTuple):
         return NOTHING_STORED if self.options_text is None else load_options(self.options_text)
 
 
-_FACTS: Final = len(JobFacts._fields)
-
-
-def facts_of(row: tuple[Any, ...]) -> JobFacts:
-    """The facts that a longer row of a job begins with."""
-    return JobFacts._make(row[:_FACTS])
-
-
 class ReadyJob(NamedTuple):
     """The next job of a place, as a claim needs it."""
 
-    key: int
-    chosen: str | None
-    name: str
-    priority: int
-    max_attempts: int
-    attempts_made: int
-    stalls: int
-    starts: int
-    fence: int
-    added_at: int
-    started_at: int | None
-    worker: str | None
-    logs: int
-    options_text: str | None
+    job: JobFacts
     rank: int
     expires_at: int | None
     delay: int
@@ -200,60 +178,22 @@ class ReadyJob(NamedTuple):
     data: str
     group_name: str | None
 
-    @property
-    def job(self) -> JobFacts:
-        return facts_of(self)
-
 
 class Held(NamedTuple):
     """A running job and its lease, as a settlement needs them."""
 
-    key: int
-    chosen: str | None
-    name: str
-    priority: int
-    max_attempts: int
-    attempts_made: int
-    stalls: int
-    starts: int
-    fence: int
-    added_at: int
-    started_at: int
-    worker: str | None
-    logs: int
-    options_text: str | None
+    job: JobFacts
     delay: int
     alone: int
     cancelling: str | None
     token: str
     deadline: int
 
-    @property
-    def job(self) -> JobFacts:
-        return facts_of(self)
-
 
 class LeasedJob(NamedTuple):
     """A running job and its lease, as its recovery needs them."""
 
-    key: int
-    chosen: str | None
-    name: str
-    priority: int
-    max_attempts: int
-    attempts_made: int
-    stalls: int
-    starts: int
-    fence: int
-    added_at: int
-    started_at: int | None
-    worker: str | None
-    logs: int
-    options_text: str | None
+    job: JobFacts
     alone: int
     max_stalls: int
     cancelling: str | None
-
-    @property
-    def job(self) -> JobFacts:
-        return facts_of(self)

@@ -47,13 +47,14 @@ def complete(step: QueueChanges, ended: Sequence[tuple[Held, str, Completed]]) -
     runs: list[tuple[Any, ...]] = []
     returned: list[str] = []
     removed: list[int] = []
-    for row, identity, outcome in ended:
+    for held, identity, outcome in ended:
+        job = held.job
         result, whole = shortened(outcome.result)
         returned.append(result)
         if outcome.summary is not None:
             result, whole = shortened(outcome.summary)[0], False
         number += 1
-        text = row.options_text
+        text = job.options_text
         subject = flow = None
         if text is not None:
             stored = load_options(text)
@@ -62,24 +63,24 @@ def complete(step: QueueChanges, ended: Sequence[tuple[Held, str, Completed]]) -
             (
                 number,
                 identity,
-                row.name,
+                job.name,
                 "completed",
-                row.added_at,
-                row.started_at,
+                job.added_at,
+                job.started_at,
                 now,
-                row.attempts_made + 1,
-                row.stalls,
-                row.worker,
+                job.attempts_made + 1,
+                job.stalls,
+                job.worker,
                 result,
                 whole,
                 subject,
                 flow,
             )
         )
-        if text is None and row.chosen is None and not row.logs:
-            removed.append(row.key)  # by far the most: nothing is kept of it but the record
+        if text is None and job.chosen is None and not job.logs:
+            removed.append(job.key)  # by far the most: nothing is kept of it but the record
         else:
-            _retain(step, row.job, identity, outcome.result)
+            _retain(step, job, identity, outcome.result)
     step.write("run", runs)
     step.write("delete_job", [(key,) for key in removed])
     step.events(EventKind.COMPLETED, [identity for _, identity, _ in ended], returnvalue=returned)
@@ -136,7 +137,7 @@ def _with_children(batch: Sequence[Settlement]) -> dict[str, list[Settlement]]:
 def _settle(step: QueueChanges, batch: Sequence[Settlement]) -> list[Verdict]:
     tx = step.tx
     keys = keys_of(tx, step.row, [settlement.lease.id for settlement in batch])
-    held = {row.key: row for row in tx.gather(_HELD, (json.dumps(list(keys.values())),))}
+    held = {row.job.key: row for row in tx.gather(_HELD, (json.dumps(list(keys.values())),))}
     verdicts, now = list[Verdict](), tx.now
     settled, released, suspects = list[int](), list[JobFacts](), set[int]()
     completed: list[tuple[Held, str, Completed]] = []
@@ -148,7 +149,7 @@ def _settle(step: QueueChanges, batch: Sequence[Settlement]) -> list[Verdict]:
             row is None
             or row.token != lease.token
             or row.deadline <= now
-            or (row.chosen is not None and row.chosen != lease.id)
+            or (row.job.chosen is not None and row.job.chosen != lease.id)
         ):
             verdicts.append(refusal(tx, key, lease.id))
             continue
@@ -176,7 +177,7 @@ def _settle(step: QueueChanges, batch: Sequence[Settlement]) -> list[Verdict]:
 
 def _deferred(row: Held, outcome: Outcome) -> Failure | None:
     """The failure of a child that is this job's too, unless it has ended badly by itself."""
-    reason = load_options(row.options_text).deferred
+    reason = row.job.stored.deferred
     return None if reason is None or isinstance(outcome, Failed | Cancelled) else Failure(reason, "ChildFailed")
 
 

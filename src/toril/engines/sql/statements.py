@@ -42,11 +42,21 @@ def statement(file: str, name: str, package: str = __package__) -> str:
 
 
 def query(file: str, name: str, row: type[R]) -> Query[R]:
-    """A statement whose columns are the fields of `row`, in their order. If they are not, that fails at import too."""
-    sql = statement(file, name)
-    check_columns(sql, row._fields)
-    # `row._make` without its check of the length, which was made just now: a third of its price, for each job.
-    return Query(sql, row._fields, partial(tuple.__new__, row))
+    """A statement whose columns are the fields of `row`, in their order. If they are not, that fails at import too. A
+    row that begins with another row has the columns of that one first."""
+    sql, columns = statement(file, name), row._fields
+    first = row.__annotations__[columns[0]]
+    if not hasattr(first, "_fields"):
+        check_columns(sql, columns)
+        # `row._make` without its check of the length, which was made just now: a third of its price, for each job.
+        return Query(sql, columns, partial(tuple.__new__, row))
+    columns = (*first._fields, *columns[1:])
+    check_columns(sql, columns)
+    return Query(sql, columns, partial(_joined, row, first, len(first._fields)))
+
+
+def _joined(row: type[R], first: type[NamedTuple], size: int, values: Sequence[Any]) -> R:
+    return tuple.__new__(row, (tuple.__new__(first, values[:size]), *values[size:]))
 
 
 def check_columns(sql: str, names: Sequence[str]) -> None:

@@ -98,56 +98,20 @@ class ExportedRow(NamedTuple):
 
 
 class ExportedDeadLetter(NamedTuple):
-    """A dead letter as its row is: first the fields of `StoredDeadLetter`."""
+    """A dead letter, and where what belongs to it is."""
 
-    id: str
-    queue: str
-    job: str
-    name: str
-    data: str
-    cause: str
-    failure: str
-    failed_at: int
-    max_attempts: int
-    attempts_made: int
-    stalls: int
-    stall_cause: str | None
-    worker: str | None
-    added_at: int
-    started_at: int | None
-    priority: int
-    options_text: str | None
-    metadata: str | None
-    checkpoint: str | None
-    progress: str | None
-    group_name: str | None
+    stored: StoredDeadLetter
     errors: str | None
     log_key: int | None
     children_key: int | None
 
-    @property
-    def stored(self) -> StoredDeadLetter:
-        return StoredDeadLetter._make(self[: len(StoredDeadLetter._fields)])
-
 
 class ExportedSchedule(NamedTuple):
-    """A schedule as its row is: first the fields of `StoredSchedule`."""
+    """A schedule and its runs."""
 
-    id: str
-    slot: int
-    runs: int
-    paused: int
-    over: int
-    owner: str
-    timing: str
-    template: str
-    busy: int
+    stored: StoredSchedule
     run: int | None
     last: int | None
-
-    @property
-    def stored(self) -> StoredSchedule:
-        return StoredSchedule._make(self[: len(StoredSchedule._fields)])
 
 
 class StoredChild(NamedTuple):
@@ -272,7 +236,8 @@ def _children(rows: Sequence[Any]) -> tuple[Child, ...]:
 
 def _dead_letter(row: list[Any], children: list[Any], lines: list[str]) -> TransferDeadLetter:
     dead = ExportedDeadLetter._make(row)
-    return TransferDeadLetter(dead_letter_of(dead.stored), _children(children), tuple(lines), load_errors(dead.errors))
+    stored = StoredDeadLetter._make(dead.stored)
+    return TransferDeadLetter(dead_letter_of(stored), _children(children), tuple(lines), load_errors(dead.errors))
 
 
 def _schedule_text(queue: str, row: list[Any], waits: bool, started: str | None) -> TransferSchedule:  # noqa: FBT001 - as it was exported
@@ -598,9 +563,9 @@ def _schedules(tx: Transaction, queue: str, _to: str, limit: int) -> list[str]:
     for schedule in tx.rows(_SCHEDULES, (row.key,)):
         if exporter.is_full:
             break
-        if tx.one(_SQL["has_departed"], (row.key, schedule.id)) is not None:
-            drop_run(QueueChanges(tx, row), schedule.id)
-            tx.run(_REMOVE_SCHEDULE, (row.key, schedule.id))
+        if tx.one(_SQL["has_departed"], (row.key, schedule.stored.id)) is not None:
+            drop_run(QueueChanges(tx, row), schedule.stored.id)
+            tx.run(_REMOVE_SCHEDULE, (row.key, schedule.stored.id))
         else:
             _schedule(exporter, row, schedule)
     return exporter.flush()
@@ -626,8 +591,8 @@ def _schedule(exporter: JobExporter, row: QueueRow, schedule: ExportedSchedule) 
         step = exporter.step(row.name)
         step.leave(waiting.key, waiting.place, waiting.rank)
         step.delete(waiting.key, waiting.chosen, waiting.logs)
-    tx.run(_REMOVE_SCHEDULE, (row.key, schedule.id))
-    tx.run(_SQL["has_left"], (row.key, schedule.id))
+    tx.run(_REMOVE_SCHEDULE, (row.key, schedule.stored.id))
+    tx.run(_SQL["has_left"], (row.key, schedule.stored.id))
     exporter.put("schedule", [row.name, schedule.stored, waits, started])
 
 
@@ -644,13 +609,13 @@ def _dead_letters(tx: Transaction, _queue: str, _to: str, limit: int) -> list[st
 
 
 def _is_waited_for(tx: Transaction, dead: ExportedDeadLetter) -> bool:
-    parent = load_options(dead.options_text).parent
+    parent = load_options(dead.stored.options_text).parent
     row = None if parent is None else tx.find(parent.queue)
     if parent is None or row is None:
         return False
     key = keys_of(tx, row, (parent.id,)).get(parent.id)
     there = key is not None and exists(tx, key, parent.id)
-    return there and tx.one(_SQL["is_open"], (key, dead.queue, dead.job)) is not None
+    return there and tx.one(_SQL["is_open"], (key, dead.stored.queue, dead.stored.job)) is not None
 
 
 def _records(tx: Transaction, queue: str, _to: str, _limit: int) -> list[str]:
