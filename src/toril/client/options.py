@@ -74,7 +74,7 @@ LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOptions:
-    """How a queue is worked, and what its jobs get by default; checked, in the units of the store."""
+    """The options of a queue and defaults of its jobs, checked, in the units of the store."""
 
     concurrency: int = 1
     lease: int = 30_000
@@ -133,7 +133,7 @@ _KNOWN = tuple(AddOptions.__annotations__)
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a queue, or a handler, gives to jobs that do not say otherwise; in the units of the store."""
+    """What jobs get from their queue or handler if they do not say otherwise, in the units of the store."""
 
     attempts: int
     options: JobOptions
@@ -141,7 +141,7 @@ class Defaults:
 
 
 def new_job(name: str, data: str, options: AddOptions, defaults: Defaults) -> NewJob:
-    """The job to store. Every option is checked; the error names it, with its range."""
+    """The job to store. Every option is checked; errors name the option and its range."""
     if defaults.options.backoff is not None:
         check_known(defaults.options.backoff, defaults.strategies)
     if not options:
@@ -180,7 +180,7 @@ def _same(_: str, value: Any) -> Any:
 
 
 def subject_of(given: Subject, data: Any) -> str:
-    """Whom a payload is about: what one of its fields says, or what a function makes of it."""
+    """The subject of a payload: the value of one of its fields, or what a function returns for it."""
     if not isinstance(given, str):
         return str(given(data))
     found = data.get(given) if isinstance(data, Mapping) else getattr(data, given, None)
@@ -192,7 +192,7 @@ def subject_of(given: Subject, data: Any) -> str:
 
 
 def content_key(name: str, data: str) -> str:
-    """128 bits that two jobs share if they have the same name and, however it is written, the same data."""
+    """128 bits that two jobs share if they have the same name and the same data, however it is written."""
     with suppress(ValueError):  # a serializer of the user's: its text stands for itself
         data = json.dumps(json.loads(data), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(f"{name}\n{data}".encode()).hexdigest()[:32]
@@ -220,7 +220,7 @@ def _once(options: AddOptions) -> Dedup:
 
 
 def as_keep(what: str, keep: object) -> Keep:
-    """A plain number is a count; True keeps all, False none."""
+    """A number is a count; True keeps all, False none."""
     if isinstance(keep, Keep):
         return keep
     if isinstance(keep, bool):
@@ -231,7 +231,7 @@ def as_keep(what: str, keep: object) -> Keep:
 
 
 def as_metadata(metadata: object) -> Mapping[str, Any]:
-    """Fields that travel beside the payload; None is none."""
+    """Metadata fields; None means none."""
     if metadata is None:
         return {}
     if isinstance(metadata, Mapping):
@@ -324,7 +324,7 @@ _READ: dict[str, Callable[[str, Any], Any]] = {
 
 
 class DeclaredLimits:
-    """A queue's bounds. A process tells the store once, before its first add: what is declared later wins."""
+    """The limits of a queue. A process tells the store once, before its first add; the latest declaration wins."""
 
     def __init__(self, queue: str, limit: int | None, groups: GroupLimits | None = None) -> None:
         self._queue = queue
@@ -368,7 +368,7 @@ def checked(
     log_level: LogLevel | None,
     **rest: Any,
 ) -> QueueOptions:
-    """The options in the units of the store; `InvalidOption` names the one that is out of its range."""
+    """The options in the units of the store. Raises `InvalidOption`, which names the option that is out of range."""
     lease_ms, renew_ms = renewal(lease, renew, least=1000)
     _check_kinds(rest)
     if not isinstance(retry, Retry):
@@ -395,7 +395,7 @@ def checked(
 
 
 def renewal(lease: Duration, renew: Duration | None, *, least: int) -> tuple[int, int]:
-    """A lease and how often it is renewed, in ms: by default at a third of it."""
+    """A lease and the time between its renewals, in ms; by default a third of it."""
     lease_ms = milliseconds("lease", lease, least, MAX_DELAY)
     renew_ms = lease_ms // 3 if renew is None else milliseconds("renew", renew, least // 10, MAX_DELAY)
     if renew_ms >= lease_ms:
@@ -410,7 +410,7 @@ def renewal(lease: Duration, renew: Duration | None, *, least: int) -> tuple[int
 
 
 def check_not_dead_letters(name: str, letters: str) -> None:
-    """Refuse the queue to which nothing is added, and in which nothing ever runs."""
+    """Refuse the name of the queue that holds the dead letters."""
     if name == letters:
         raise InvalidOption(
             f"{name!r} holds the dead letters and cannot be used as a queue; see app.dead_letters. To use this name, "
@@ -419,7 +419,7 @@ def check_not_dead_letters(name: str, letters: str) -> None:
 
 
 def declaration_of(queue: "Queue", concurrency: int | None = None) -> Declaration:
-    """What a worker tells the store of a queue, as far as it can be told: of functions nothing."""
+    """What a worker declares of a queue to the store; functions are left out."""
     options, retry = queue.options, queue.options.retry
     own = {
         name: None if each is None else HandlerDeclaration(max_attempts=each.attempts, backoff=each.backoff.wire())
@@ -447,8 +447,8 @@ def declaration_of(queue: "Queue", concurrency: int | None = None) -> Declaratio
 
 
 async def as_workers_declare(queue: "Queue") -> "Queue | None":
-    """The queue as its application has it: by its code, where that is here, else by what its living workers declare.
-    None if neither is known."""
+    """The queue as its application declares it: in code, if that is loaded here, or as its living workers do. None if
+    neither is known."""
     if queue.handlers.names or queue.options != replace(PLAIN, strategies=queue.options.strategies):
         return queue
     declared = (await queue.store.declarations(queue.name)).newest

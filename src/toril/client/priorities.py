@@ -10,8 +10,8 @@ _PRIORITISED = 2
 
 
 class MixedPriorities:
-    """Logs one warning when a queue turns out to have jobs with a priority and jobs without one, as long as nobody has
-    chosen which of them run first. BullMQ's order, in which those without go first, surprises most people."""
+    """Logs one warning when a queue turns out to have jobs with and without a priority, unless the queue says which of
+    them run first. In BullMQ's order, those without run first, which surprises most people."""
 
     __slots__ = ("_own", "_queue", "_seen")
 
@@ -21,11 +21,11 @@ class MixedPriorities:
         self._own: set[str] = set()
 
     def leave_out(self, name: str) -> None:
-        """Jobs of this name have the priority that Toril gives them: the user has not mixed anything."""
+        """Ignore jobs of this name: their priority comes from Toril, not from the user."""
         self._own.add(name)
 
     def see(self, job: Claimed) -> None:
-        """A worker has been given this job."""
+        """Take note of a claimed job."""
         kind = _PRIORITISED if job.priority else _PLAIN
         if self._seen & kind or job.name in self._own:
             return

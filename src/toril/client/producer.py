@@ -34,7 +34,7 @@ class PreparedJob(Generic[R]):
 
 @fast_frozen
 class AddChunk:
-    """Up to 1,000 jobs made ready, and what their producer gave for each."""
+    """Up to 1,000 prepared jobs, and the payload of each."""
 
     jobs: NewJobs
     data: list[Any]
@@ -42,14 +42,14 @@ class AddChunk:
 
 @fast_frozen
 class JobTemplate:
-    """Jobs of one name without options of their own: such a job, and what makes text of the data of others."""
+    """A job without options of its own, to add many of the same name, and the encoder of their payloads."""
 
     job: NewJob
     encode: Callable[[Any], str]
 
 
 class JobTemplates:
-    """The kinds of job that one call has met, by their names."""
+    """The templates that one call has used, by job name."""
 
     def __init__(self, name_of: Callable[[Any], str], kind_of: Callable[[str], JobTemplate]) -> None:
         self._name_of = name_of
@@ -66,8 +66,7 @@ class JobTemplates:
 def chunks(
     items: Iterable[Item], plan: Callable[[Item], PreparedJob[Any]], kinds: JobTemplates | None
 ) -> Iterator[AddChunk]:
-    """The jobs of these items, by the thousand. What jobs of a kind share is worked out once; without `kinds` each gets
-    something of its own."""
+    """The jobs of these items, in chunks of a thousand. What jobs of one template share is worked out once."""
     runs, data = list[tuple[NewJob, list[str]]](), list[Any]()
     last: Any = _NOBODY
     kind = current = None
@@ -141,15 +140,15 @@ class _Tick:
 
 
 class AddBatcher:
-    """The first job of a tick goes to the store at once, and so a lone one waits for nobody. Those after it follow
-    together when the tick is over."""
+    """Sends the first job of a tick to the store at once, so that a single one waits for nothing; those after it follow
+    together at the end of the tick."""
 
     def __init__(self) -> None:
         self._tick: _Tick | None = None  # the one under way; of one loop of many, if several threads add
         self._sending: set[asyncio.Task[None]] = set()
 
     async def add(self, store: _Store, job: NewJob, *, alone: bool = False) -> Added:
-        """Store a job, perhaps with others; not if it is followed by a trace of its own, and so goes `alone`."""
+        """Store a job, perhaps together with others; `alone` if it has a trace of its own."""
         loop, tick = asyncio.get_running_loop(), self._tick
         if alone or tick is None or tick.loop is not loop:
             if not alone:

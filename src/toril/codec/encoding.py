@@ -63,7 +63,7 @@ def encode(value: object, *, what: str = "data", limit: int = MAX_PAYLOAD) -> st
 
 
 def decode(text: str | bytes, *, what: str = "data", limit: int = MAX_PAYLOAD) -> Any:
-    """The value of stored JSON text; `Undecodable` for anything else."""
+    """The value of stored JSON text. Raises `Undecodable` for anything else."""
     if len(text) > limit:
         raise Undecodable(f"{what} is too large: {len(text)} characters; the limit is {limit}")
     try:
@@ -73,7 +73,7 @@ def decode(text: str | bytes, *, what: str = "data", limit: int = MAX_PAYLOAD) -
 
 
 def readable(text: str) -> Any:
-    """The value of stored JSON text; the text itself where it is none."""
+    """The value of stored JSON text, or the text itself if it is not JSON."""
     try:
         return decode(text)
     except Undecodable:
@@ -81,13 +81,13 @@ def readable(text: str) -> Any:
 
 
 def metadata_of(text: str | None) -> Mapping[str, Any]:
-    """What travels beside a payload; nothing where it is not a JSON object."""
+    """The metadata in stored text; empty if it is not a JSON object."""
     value = {} if text is None else readable(text)
     return value if isinstance(value, dict) else {}
 
 
 def wrap(data: bytes, *, what: str = "data", limit: int = MAX_PAYLOAD) -> str:
-    """Any bytes as JSON text, so that they pass every store and every reader unharmed."""
+    """Any bytes as JSON text, which every store and every reader leaves intact."""
     if not isinstance(data, bytes | bytearray):
         raise NotSerializable(f"a serializer's dumps must return bytes; for {what} it returned {preview(data)}")
     if len(data) > limit:
@@ -96,7 +96,7 @@ def wrap(data: bytes, *, what: str = "data", limit: int = MAX_PAYLOAD) -> str:
 
 
 def unwrap(text: str | bytes, *, what: str = "data", limit: int = MAX_PAYLOAD) -> bytes | JsonValue:
-    """The bytes that `wrap` was given; or the value of plain JSON, as another producer may have written it."""
+    """The bytes given to `wrap`, or the value of plain JSON, as another producer may have written it."""
     # Base64 makes four characters of three bytes, and a Node producer may have put spaces around them.
     value: JsonValue = decode(text, what=what, limit=limit // 3 * 4 + 100)
     if isinstance(value, dict) and value.keys() == {_BYTES_KEY} and isinstance(value[_BYTES_KEY], str):

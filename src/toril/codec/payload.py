@@ -28,7 +28,7 @@ _PLAIN = {dict, list, str, int, float, bool, type(None), None, Any, object}
 
 
 def is_plain(annotation: Any) -> bool:
-    """Whether values of this type are JSON as they stand, like `dict[str, Any]`: nothing is to be converted."""
+    """Whether values of this type are JSON as they are, like `dict[str, Any]`, with nothing to convert."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in {Union, types.UnionType, list}:
         return all(is_plain(argument) for argument in arguments)
@@ -38,7 +38,7 @@ def is_plain(annotation: Any) -> bool:
 
 
 def checkable(annotation: Any) -> Any:
-    """The same type, with every typed dict in it made anew as one that can be checked."""
+    """The same type, with every typed dict in it replaced by one that pydantic can validate."""
     return annotation if sys.version_info >= (3, 12) else _rebuilt(annotation, frozenset())
 
 
@@ -71,20 +71,20 @@ def _fields(annotation: Any, outer: frozenset[Any]) -> Iterator[tuple[str, Any]]
 
 
 class Payload(Protocol):
-    """Turns values into text for the store and back."""
+    """Turns values into text for the store, and back."""
 
     def encode(self, value: Any) -> str:
-        """Text for a valid value; `InvalidPayload` names the field that is not."""
+        """The text of a valid value. Raises `InvalidPayload`, which names the invalid field."""
 
     def decode(self, text: str) -> Any:
-        """The value; `Undecodable` or `InvalidPayload` if the text is not one."""
+        """The value. Raises `Undecodable` or `InvalidPayload` if the text is not one."""
 
     def prepare(self) -> None:
-        """Do now what the first value would have to wait for."""
+        """Build the validators now, so that the first value does not have to wait for them."""
 
 
 def payload_for(annotation: object, *, what: str = "data", serializer: Serializer | None = None) -> Payload:
-    """How to carry values of this type. No annotation, or `Any`: whatever JSON can carry."""
+    """How to encode values of this type. Without an annotation, or with `Any`: whatever JSON can represent."""
     if serializer is not None:
         return _Serialized(serializer, what)
     if annotation is Any or annotation is object:
@@ -93,7 +93,7 @@ def payload_for(annotation: object, *, what: str = "data", serializer: Serialize
 
 
 def result_for(annotation: object, *, serializer: Serializer | None = None) -> Payload:
-    """How to carry what a handler returns: the same, and a `Result` whatever the annotation says of it."""
+    """How to encode what a handler returns: the same, and a `Result` whatever the annotation says."""
     return _Returned(payload_for(annotation, what="the result", serializer=serializer), serializer)
 
 

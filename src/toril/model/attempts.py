@@ -40,7 +40,7 @@ class AddOutcome(StrEnum):
 
 @fast_frozen
 class Added:
-    """What became of one new job: stored, or an equal one was there, and that one's id and state."""
+    """What became of one new job: stored, or an equal one existed, with its id and state."""
 
     id: str
     outcome: AddOutcome
@@ -49,7 +49,7 @@ class Added:
 
 @fast_frozen
 class Call:
-    """Which call this is, so that a store can tell a repeated one. A sender has one call under way at a time."""
+    """Identifies a call, so that a store can recognize a repeated one. A sender has one call under way at a time."""
 
     sender: str
     seq: int
@@ -61,7 +61,7 @@ class Call:
 
 @fast_frozen
 class Lease:
-    """The right to run one job until a deadline. The token is drawn anew for every claim."""
+    """The right to run one job until a deadline. Each claim draws a new token."""
 
     queue: str
     id: str
@@ -70,9 +70,11 @@ class Lease:
 
 @fast_frozen_kw
 class Claim:
-    """A request for work. `alone` says that the claimer runs nothing else: only then is a job that has
-    stalled handed out, and with nothing beside it, so that whatever crashes next is known to be guilty. With
-    `only_suspects` nothing else is."""
+    """A request for work.
+
+    `alone` says that the claimer runs nothing else. Only then is a job that has stalled handed out, with nothing beside
+    it, so that it is known what caused the next crash. With `only_suspects`, nothing else is claimed.
+    """
 
     want: int
     token: str
@@ -94,8 +96,8 @@ class Claim:
 
 @fast_frozen
 class Claimed:
-    """A job handed out, with all that running it needs. `starts` counts how often it was, this time included;
-    `fence` is larger than for any claim in the queue before. A `suspect` has stalled and must run alone."""
+    """A claimed job, with everything needed to run it. `starts` counts how often it was claimed, including this time;
+    `fence` is larger than in any earlier claim of the queue. A `suspect` has stalled and must run alone."""
 
     lease: Lease
     name: str
@@ -118,7 +120,7 @@ class Claimed:
 
 
 class Gate(StrEnum):
-    """What kept a claim from being given more."""
+    """What kept a claim from getting more jobs."""
 
     PAUSED = "paused"
     CONCURRENCY = "concurrency"
@@ -141,7 +143,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailure:
-    """Why one attempt of a job failed, and when. `at` is None for an attempt of another library's worker."""
+    """Why one attempt of a job failed, and when. `at` is None if another library's worker ran it."""
 
     attempt: int
     at: int | None
@@ -150,8 +152,8 @@ class AttemptFailure:
 
 @fast_frozen
 class Completed:
-    """The handler returned. `summary` is what run records show, where it should not be the result itself; `skipped` is
-    why the handler was not called, if it was not."""
+    """The handler returned. `summary` is what run records show in place of the result; `skipped` is why the handler was
+    not called, if it was not."""
 
     result: str = "null"
     summary: str | None = None
@@ -163,14 +165,14 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It failed for good."""
+    """The job failed for good."""
 
     failure: Failure
 
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """It failed and will run again after `delay`; an attempt is spent."""
+    """The attempt failed, and the job runs again after `delay`; an attempt is spent."""
 
     failure: Failure
     delay: int = 0
@@ -181,7 +183,7 @@ class Retried:
 
 @dataclass(frozen=True, slots=True)
 class Snoozed:
-    """It asked to run later; no attempt is spent."""
+    """The job asked to run later; no attempt is spent."""
 
     delay: int
 
@@ -191,12 +193,12 @@ class Snoozed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """It was not finished here and goes back to the front; no attempt is spent."""
+    """The job was not finished here and goes back to the front; no attempt is spent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """It stopped because someone asked: failed on the wire, never retried, never a dead letter."""
+    """The job was cancelled: failed on the wire, never retried, never a dead letter."""
 
     reason: str
 
@@ -206,8 +208,8 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class WaitsForChildren:
-    """It rests until its children have ended, those given here among them, and then runs again; no attempt is spent.
-    Where none is open it goes back to the front at once. `step` is how often it has been parked with children."""
+    """The job waits until its children have ended, including those given here, and then runs again; no attempt is
+    spent. If none is open, it goes back to the front at once. `step` is how often it has been parked with children."""
 
     children: tuple[FlowNode, ...] = ()
     step: int = 0
@@ -229,7 +231,7 @@ class Settlement:
 
 
 class Verdict(StrEnum):
-    """What became of a write that had to hold a lease."""
+    """Whether a write that needs a lease was accepted."""
 
     OK = "ok"
     LOST = "lost"
@@ -242,7 +244,7 @@ EXPIRED_KIND: Final = "JobExpired"  # the failure kind of a job that was not sta
 
 @dataclass(frozen=True, slots=True)
 class Unstarted:
-    """A job that a claim has ended instead of handing it out: it came too late, or could not be run."""
+    """A job that a claim ended in place of handing it out: it had expired, or could not be run."""
 
     id: str
     name: str
@@ -251,8 +253,8 @@ class Unstarted:
 
 @fast_frozen
 class Exchange:
-    """The answer to an exchange: a verdict for each settlement, the jobs claimed, those ended on the way, and, where
-    there were fewer than wanted, when to come back (`wake_at`) and what stood in the way."""
+    """The answer to an exchange: a verdict for each settlement, the jobs claimed, those ended on the way and, if there
+    were fewer than wanted, when to come back (`wake_at`) and what stood in the way."""
 
     verdicts: tuple[Verdict, ...]
     jobs: tuple[Claimed, ...]
@@ -265,7 +267,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """A running job that someone asked to stop."""
+    """A running job that was asked to stop."""
 
     lease: Lease
     reason: str
@@ -273,7 +275,7 @@ class Cancellation:
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """Which leases were already lost, and which of the kept ones someone wants stopped."""
+    """Which leases were already lost, and which of the others are asked to stop."""
 
     lost: tuple[Lease, ...] = ()
     cancelled: tuple[Cancellation, ...] = ()
@@ -328,8 +330,8 @@ Report: TypeAlias = Progress | LogLine | DataUpdate | Checkpoint
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """Jobs whose lease had run out: given back, failed for having stalled too often, or cancelled, as someone had asked
-    for that. `next_deadline` is when the next lease runs out, by the clock that says `now`."""
+    """Jobs whose lease had run out: returned to their queue, failed because they stalled too often, or cancelled as
+    requested. `next_deadline` is when the next lease runs out, by the clock that says `now`."""
 
     returned: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
@@ -340,7 +342,7 @@ class Recovered:
 
     @property
     def taken_back(self) -> tuple[str, ...]:
-        """All of them: whoever ran one of these has lost it."""
+        """All of them; whoever ran one of these has lost it."""
         return (*self.returned, *self.failed, *self.cancelled)
 
 

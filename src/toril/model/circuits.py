@@ -19,8 +19,8 @@ class CircuitState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CircuitTerms:
-    """When a circuit opens, and for how long. Where `rate` is given, that share of at least `minimum` runs decides,
-    else a number of failures; both within a window that slides."""
+    """When a circuit opens, and for how long. With `rate`, that share of at least `minimum` runs decides, otherwise a
+    number of failures; both over a sliding window."""
 
     failures: int = 5
     window: int = 300_000
@@ -66,7 +66,7 @@ class CircuitRow:
 
 
 class CircuitSample(StrEnum):
-    """What a run says of what its circuit stands for."""
+    """How a run did, for its circuit."""
 
     GOOD = "good"
     BAD = "bad"
@@ -75,7 +75,7 @@ class CircuitSample(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """It may run, some as a probe. `news` is the state that the circuit has changed to by asking."""
+    """The job may run, perhaps as a probe. `news` is the state to which asking has changed the circuit."""
 
     news: CircuitState | None = None
     probe: bool = False
@@ -83,7 +83,7 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """It may not run before `wait` ms have passed."""
+    """The job may not run before `wait` ms have passed."""
 
     wait: int
 

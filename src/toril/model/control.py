@@ -27,7 +27,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class ControlResult:
-    """What a control did: `done` at once, `asked` of a running job, `refused` with the state that forbids it."""
+    """What an action did: `done` at once, `asked` of a running job, or `refused` with the state that forbids it."""
 
     done: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class ControlResult:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """Jobs that one bounded sweep removed; `more` says that another sweep will find some."""
+    """Jobs that one bounded sweep removed; `more` says that there are more to remove."""
 
     ids: tuple[str, ...] = ()
     more: bool = False
@@ -75,17 +75,17 @@ Update: TypeAlias = SetData | SetPriority | SetDelay
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """No new starts; running jobs go on, adds succeed."""
+    """Start no jobs; running jobs continue, and jobs can still be added."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Starts are allowed again."""
+    """Start jobs again."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetConcurrency:
-    """How many jobs of the queue may run at once over the whole fleet; `None` for no bound."""
+    """How many jobs of the queue run at once in all processes together; `None` for no limit."""
 
     limit: int | None
 
@@ -96,7 +96,7 @@ class SetConcurrency:
 
 @dataclass(frozen=True, slots=True)
 class SetRateLimit:
-    """The queue's rate, for every worker, over what they were declared with; `None` for no bound."""
+    """The queue's rate limit for every worker, in place of what they declare; `None` for no limit."""
 
     limit: RateLimit | None
 
@@ -107,7 +107,7 @@ class SetRateLimit:
 
 @dataclass(frozen=True, slots=True)
 class SetMaxWaiting:
-    """How many jobs may wait (waiting, prioritized, delayed) before adds are refused; `None` for no bound."""
+    """How many jobs may wait (waiting, prioritized, delayed) before adds are refused; `None` for no limit."""
 
     limit: int | None
 
@@ -118,7 +118,7 @@ class SetMaxWaiting:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """No new starts for so many ms, as if the rate were used up; `None` ends that."""
+    """Start no jobs for this many ms, as if the rate were used up; `None` ends that."""
 
     ms: int | None
 
@@ -132,7 +132,7 @@ Setting: TypeAlias = Pause | Resume | SetConcurrency | SetRateLimit | SetMaxWait
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """A queue's settings in the store, the same for every process."""
+    """A queue's settings in the store, which hold for every process."""
 
     paused: bool = False
     concurrency: int | None = None
@@ -143,7 +143,7 @@ class Settings:
 
 
 class WorkerCommand(StrEnum):
-    """What one can tell a worker from afar. `DECLARE` is the store's own: it has forgotten all that it was told."""
+    """A command for a worker. `DECLARE` comes from a store that has lost everything that it was told."""
 
     QUIET = "quiet"
     STOP = "stop"
@@ -151,8 +151,8 @@ class WorkerCommand(StrEnum):
 
 
 class StackRequest(str):
-    """Someone wants to know where a running job is. It is left for the worker like an order, as the word that it is;
-    the worker answers with its next heartbeat."""
+    """A request for the stack of a running job. It is left for the worker like a command; the worker answers with its
+    next heartbeat."""
 
     __slots__ = ()
     _KIND = "stack:"
@@ -163,7 +163,7 @@ class StackRequest(str):
 
     @classmethod
     def read(cls, word: str) -> "StackRequest | None":
-        """The request that a word is; None if it is another one's."""
+        """The request that a command's text is; None if it is another command."""
         return cls(word) if word.startswith(cls._KIND) else None
 
     @property
@@ -177,7 +177,7 @@ MAX_STACKS: Final = 64_000  # characters of all stacks in a heartbeat
 
 
 def order_of(word: str) -> WorkerRequest:
-    """An order, from the word that a store keeps of it."""
+    """A worker command, from the text that a store keeps."""
     return StackRequest.read(word) or WorkerCommand(word)
 
 
@@ -221,5 +221,5 @@ _KEPT: Final = tuple(each.name for each in fields(Heartbeat) if each.name not in
 
 
 def control(worker: str) -> str:
-    """The name under which `Engine.wait` listens for what is meant for this worker. No queue can be called so."""
+    """The name under which `Engine.wait` listens for what is sent to this worker. No queue can have it."""
     return f":{worker}"

@@ -14,7 +14,7 @@ MAX_DECLARATION: Final = 32 * 1024  # characters of one as text; where it would 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerDeclaration:
-    """What the jobs of one handler get instead of what the queue says."""
+    """How jobs of one handler are retried, in place of what the queue says."""
 
     max_attempts: int
     backoff: Backoff
@@ -22,11 +22,13 @@ class HandlerDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """How the code of a worker declares a queue, in the units of the store. `concurrency` is that of one worker, and
-    `rate` holds unless the queue's settings have another. `handlers` are the job names that it has handlers for, with
-    what those say themselves, and None where there are too many to name; `any_name` is the one that also runs jobs of
-    other names. `subject` is the field of payloads that has a job's subject; `serializer` says that payloads are
-    written in a way of the application's own."""
+    """How the code of a worker declares a queue, in the units of the store.
+
+    `concurrency` is that of one worker, and `rate` holds unless the queue's settings have another. `handlers` are the
+    job names with a handler, None if there are too many to list; `any_name` is the handler that also runs jobs of other
+    names. `subject` is the payload field that has a job's subject; `serializer` says that the application serializes
+    payloads in its own way.
+    """
 
     concurrency: int
     lease: int
@@ -47,13 +49,14 @@ class Declaration:
     handlers: Mapping[str, HandlerDeclaration | None] | None = None
 
     def retry_of(self, name: str) -> tuple[int, Backoff]:
-        """How often jobs of this name are tried, and how long they wait between."""
+        """How many attempts jobs of this name get, and how long they wait between them."""
         handlers = self.handlers or {}
         own = handlers.get(name) if name in handlers or self.any_name is None else handlers.get(self.any_name)
         return (self.max_attempts, self.backoff) if own is None else (own.max_attempts, own.backoff)
 
     def dump(self) -> str:
-        """As stores keep it: equal ones are the same text. One that is too long leaves out its handlers."""
+        """The text that stores keep; equal declarations give the same text. If it would be too long, the handlers are
+        left out."""
         rate, groups, handlers = self.rate, self.groups, self.handlers
         text = json.dumps(
             {
@@ -72,7 +75,7 @@ class Declaration:
 
     @classmethod
     def load(cls, text: str) -> "Declaration | None":
-        """What a worker has declared; None where it cannot be read, as from a later version of Toril."""
+        """A worker's declaration; None if it cannot be read, as from a later version of Toril."""
         try:
             found: dict[str, Any] = json.loads(text)
             rate, groups, handlers = found["rate"], found["groups"], found["handlers"]
@@ -111,7 +114,7 @@ def _load_backoff(found: dict[str, Any]) -> Backoff:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredBy:
-    """A declaration, how many living workers have made it, and when the last of them did."""
+    """A declaration, how many living workers make it, and when the last of them did."""
 
     declaration: Declaration
     workers: int
@@ -120,14 +123,14 @@ class DeclaredBy:
 
 @dataclass(frozen=True, slots=True)
 class Declarations:
-    """What the living workers of a queue declare: the newest first, and alike ones once. During a deploy, and where
-    several applications work a queue, they may differ."""
+    """What the living workers of a queue declare, newest first, equal declarations once. They may differ during a
+    deploy, or if several applications serve the queue."""
 
     items: tuple[DeclaredBy, ...] = ()
 
     @classmethod
     def of(cls, rows: Iterable[tuple[str, int, int]]) -> "Declarations":
-        """From the texts that stores keep, how many workers declare each, and when the last of them did."""
+        """From the texts that stores keep, how many workers made each, and when the last of them did."""
         found = [DeclaredBy(said, workers, at) for text, workers, at in rows if (said := Declaration.load(text))]
         return cls(tuple(sorted(found, key=lambda each: -each.at)))
 
@@ -146,7 +149,7 @@ class Declarations:
 
     @property
     def differing(self) -> tuple[str, ...]:
-        """The names of what they do not declare alike."""
+        """The names of the fields that they do not declare alike."""
         every = [each.declaration for each in self.items]
         return tuple(
             each.name
@@ -155,8 +158,8 @@ class Declarations:
         )
 
     def handled(self, workers: int) -> frozenset[str] | None:
-        """The job names that so many workers, which serve the queue, have handlers for; None if that is not known of
-        all of them, or one takes any."""
+        """The job names for which this many workers of the queue have handlers; None if that is not known of all of
+        them, or if one takes any name."""
         said = [each.declaration for each in self.items]
         if not workers or self.workers < workers or any(each.any_name or each.handlers is None for each in said):
             return None

@@ -13,8 +13,8 @@ REAPER: Final = "reaper"  # the role of whoever leads the recovery of lost jobs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricTotals:
-    """What was counted in a stretch of time. Waits and runs are histograms: bucket -> how many; see
-    `policy.histogram`. `other_failures` are of names beyond those that are told apart."""
+    """What was counted over a period. Waits and runs are histograms, from bucket to count; see `policy.metrics`.
+    `other_failures` counts the names beyond those that are listed."""
 
     waits: Mapping[int, int] = field(default_factory=dict)
     runs: Mapping[int, int] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class MetricTotals:
 
 @dataclass(frozen=True, slots=True)
 class MetricsWindow:
-    """Which figures are asked for, up to now: so many single minutes, and so many slices of `step` minutes."""
+    """Which metrics to read, up to now: a number of minutes, and a number of slices of `step` minutes."""
 
     minutes: int
     step: int
@@ -37,8 +37,8 @@ class MetricsWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSnapshot:
-    """A queue at one moment. `oldest` is since when the job waits that has waited longest; `slices` has, by its number
-    (minute // step), each slice in which something was counted; `total` is all that ever was."""
+    """A queue at one moment. `oldest` is when the longest-waiting job began to wait; `slices` has, by its number
+    (minute // step), each slice with a count; `total` is all that ever ended."""
 
     name: str
     counts: Counts
@@ -52,7 +52,7 @@ class QueueSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Queues in the order in which they were asked for, all workers that are alive, and which reaper leads."""
+    """The queues in the order in which they were asked for, all workers that are alive, and the leading reaper."""
 
     now: int
     queues: tuple[QueueSnapshot, ...]

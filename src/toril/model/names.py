@@ -86,26 +86,26 @@ _LONGEST_DECOMPOSITION = 4  # code points that the normal form can make one of
 
 
 def check_queue_name(name: object) -> str:
-    """The name in its normal form (NFC), or InvalidName."""
+    """The name in its normal form (NFC), or `InvalidName`."""
     if type(name) is str and _PLAIN_NAME.match(name):
         return name
     return _check_key_part("a queue name", name)
 
 
 def check_label(what: str, name: object) -> str:
-    """The same rules as for queue names, for schedules, workers, deduplication keys and the like."""
+    """The rules of queue names for schedules, workers, deduplication keys and the like."""
     if type(name) is str and _PLAIN_NAME.match(name):
         return name
     return _check_key_part(what, name)
 
 
 def check_app_name(name: object) -> str:
-    """A name as given, or InvalidName: any text of one line, of up to 256 bytes."""
+    """The name of an app, or `InvalidName`: a single line of up to 256 bytes."""
     return _check_line("an app's name", name)
 
 
 def check_circuit_key(key: object) -> str:
-    """A key as given, or InvalidName: any text of one line, of up to 256 bytes."""
+    """The key of a circuit, or `InvalidName`: a single line of up to 256 bytes."""
     return _check_line("a breaker's key", key)
 
 
@@ -116,19 +116,19 @@ def _check_line(what: str, text: object) -> str:
 
 
 def check_subject(subject: object) -> str:
-    """Whom a job is about, as given, or InvalidName: any text of one line, of up to 256 bytes."""
+    """The subject of a job, or `InvalidName`: a single line of up to 256 bytes."""
     return _check_line("a job's subject", subject)
 
 
 def check_group(name: object) -> str:
-    """A group's name as given, or InvalidName: any text of one line, of up to 128 bytes."""
+    """The name of a group, or `InvalidName`: a single line of up to 128 bytes."""
     if not isinstance(name, str) or not name or not name.isprintable() or len(name.encode("utf-8", "replace")) > 128:
         raise InvalidName(f"a group's name must be a single line of 1 to 128 bytes, not {preview(name)}")
     return str(name)
 
 
 def check_worker_name(name: object) -> str:
-    """A worker's name: one printable word of up to 128 bytes. It may have any separators, `:` among them."""
+    """The name of a worker: one printable word of up to 128 bytes, which may contain `:`."""
     if type(name) is str and _PLAIN_WORD.match(name):
         return name
     if not isinstance(name, str):
@@ -140,21 +140,21 @@ def check_worker_name(name: object) -> str:
 
 
 def check_chosen_worker_name(name: object) -> str:
-    """A name that a user gives to a worker or a reaper, or InvalidName."""
+    """A name that a user chose for a worker or reaper, or `InvalidName`."""
     text = check_worker_name(name)
     _check_length("a worker's name", text, _MAX_CHOSEN_NAME_BYTES)
     return text
 
 
 def check_job_name(name: object) -> str:
-    """The job's name as given, or InvalidName."""
+    """The name of a job, or `InvalidName`."""
     if type(name) is str and _PLAIN_NAME.match(name):
         return name
     return _check_text("a job name", name, MAX_JOB_NAME_BYTES)
 
 
 def check_job_id(job_id: object) -> str:
-    """An id that a user chose, or InvalidName. Ids that Toril gives out are integers, so users' ids may not be."""
+    """An id that a user chose, or `InvalidName`. Toril's own ids are integers, so users' ids may not be."""
     text = _check_text("a job id", job_id, MAX_ID_BYTES)
     if _INTEGER.match(text):
         raise InvalidName(
@@ -168,7 +168,7 @@ def check_job_id(job_id: object) -> str:
 
 
 def check_prefix(prefix: object) -> str:
-    """The key prefix of an App: a name, or `{name}` where a cluster needs the tag."""
+    """The key prefix of an app: a name, or `{name}` if a cluster needs the hash tag."""
     if not isinstance(prefix, str):
         raise InvalidOption(f"a prefix must be a string, not {preview(prefix)}")
     tagged = prefix.startswith("{") and prefix.endswith("}")
@@ -237,7 +237,7 @@ def _plain(text: str) -> str:
 
 
 def near_name(name: str, known: Iterable[str]) -> str | None:
-    """The one of these names that was probably meant. Names that differ in their numbers are meant to."""
+    """The name that was probably meant, if any. Names that differ in their numbers are assumed to be intended."""
     others = [each for each in known if _DIGITS.sub("", each) != _DIGITS.sub("", name)]
     like = get_close_matches(name, others, n=1, cutoff=_LIKENESS)
     return next(iter(like or [each for each in others if _is_swapped(each, name)]), None)

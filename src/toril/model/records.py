@@ -19,8 +19,8 @@ AUDIT_LENGTH: Final = 10_000  # entries that are kept
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """One change that was asked for over HTTP, and how that ended: `done` counts the jobs that were changed, `refused`
-    those that could not be, where the answer told. `at` is the store's time, which gives it."""
+    """One change that was requested over HTTP, and its outcome: `done` counts the jobs that were changed, `refused`
+    those that could not be. `at` is the store's time, and set by it."""
 
     who: str
     address: str
@@ -39,7 +39,7 @@ K = TypeVar("K", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
-    """One job, whole."""
+    """Everything about one job."""
 
     queue: str
     id: str
@@ -75,7 +75,7 @@ class JobRow:
 
     @property
     def ending(self) -> "RunStatus | None":
-        """How it ended, if it has. Cancelled jobs stand among the failed ones, where BullMQ looks for them."""
+        """How the job ended, if it has. Cancelled jobs are among the failed ones, where BullMQ looks for them."""
         match self.state:
             case State.COMPLETED:
                 return RunStatus.COMPLETED
@@ -88,8 +88,8 @@ class JobRow:
 
     @property
     def never_started(self) -> bool:
-        """Whether it failed before its first attempt, as a parent does whose child has failed. On the wire that counts
-        as one."""
+        """Whether the job failed before its first attempt, as a parent does if a child has failed. On the wire that
+        counts as an attempt."""
         return self.state is State.FAILED and self.started_at is None
 
 
@@ -172,9 +172,9 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """What is remembered of a finished job when the job itself is gone. `text` is the result's beginning, or the
-    reason of the failure; `whole` says that nothing was cut off. `parent` is the job that waited for it in a `flow`,
-    of which it was a part."""
+    """What is remembered of a job that has ended, even when the job itself is gone. `text` is the start of the result
+    or the reason of the failure; `whole` says that nothing was cut off. `parent` is the job that waited for it, and
+    `flow` says that it was part of a flow."""
 
     id: str
     name: str
@@ -218,7 +218,7 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """One thing that happened, with its place in the queue's history."""
+    """One event, with its position in the queue's history."""
 
     at: str
     time: int
@@ -229,7 +229,7 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """A stretch of history. `gap` says that some before it was trimmed away unseen; `last` is where to go on."""
+    """A part of a queue's history. `gap` says that events before it were trimmed unseen; continue at `last`."""
 
     items: tuple[EventRow, ...]
     last: str
@@ -243,7 +243,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The job ended, or never was, and nothing that tells its result was kept."""
+    """The job has ended or never existed, and its result was not kept."""
 
 
 Ended: TypeAlias = Completed | Failed | Cancelled | Pending | Gone
@@ -259,10 +259,13 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRow:
-    """A worker as its last sign of life showed it. `queue_slots` are the slots of each queue, and how many of them are
-    in use; `orders` what it was told to do, whether it has heard that or not; `stacks` where jobs are that someone
-    asked about, by the request; `silent` for how many ms its loop has not moved, as its supervisor says; `isolates`
-    that it claims nothing, because a job that has stalled runs alone in it or is about to."""
+    """A worker, as of its last heartbeat.
+
+    `queue_slots` has, by queue, the number of slots and how many of them are in use; `orders` are the commands that it
+    was sent; `stacks` are the stacks that were asked for, by request; `silent` is how many ms its event loop has not
+    moved, as its supervisor reports; `isolates` says that it claims nothing, because a job that has stalled runs alone
+    in it or is about to.
+    """
 
     id: str
     queues: tuple[str, ...]
@@ -282,7 +285,7 @@ class WorkerRow:
 
     @classmethod
     def load(cls, identity: str, seen_at: int, orders: str, text: str) -> "WorkerRow":
-        """From what stores keep: the orders that it has not heard, and what its last sign of life said."""
+        """From what stores keep: the commands that it has not acknowledged, and its last heartbeat."""
         said = json.loads(text)
         unheard = [word for word in orders.split() if StackRequest.read(word) is None]
         return cls(
@@ -304,13 +307,13 @@ class WorkerRow:
         )
 
     def slots_for(self, queue: str) -> tuple[int, int]:
-        """How many slots it has for a queue, and how many of them are in use."""
+        """How many slots the worker has for a queue, and how many of them are in use."""
         return self.queue_slots.get(queue, (self.slots, self.running) if queue in self.queues else (0, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class MinuteCounts:
-    """Finished jobs a minute, oldest first; the last entry is the minute under way."""
+    """Finished jobs per minute, oldest first; the last entry is the current minute."""
 
     first: int
     completed: tuple[int, ...]
@@ -319,8 +322,8 @@ class MinuteCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobBlockers:
-    """What stands between a job and its start: how many go first, which run now (the first ten), until when the rate
-    is used up, and which children are open. One that has to run `alone`, or does, has stalled: its worker died."""
+    """What keeps a job from starting: how many go first, which run now (the first ten), until when the rate is used up,
+    and which children are open. A job that has to run `alone` has stalled: its worker died."""
 
     now: int
     ahead: int = 0
@@ -365,7 +368,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Whether the store answers, and what is wrong if it is not well."""
+    """Whether the store answers, and what is wrong if it does not."""
 
     ok: bool
     detail: str = ""

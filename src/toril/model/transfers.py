@@ -21,7 +21,8 @@ HEADROOM: Final = 1_000_000  # numbers that the target leaves to jobs which are 
 
 
 class TransferPart(StrEnum):
-    """What a load is made of. Each is of one queue, but for letters and what belongs to the whole store."""
+    """What a batch is made of. Each part belongs to one queue, except for dead letters and what belongs to the whole
+    store."""
 
     SETTINGS = "settings"
     SCHEDULES = "schedules"
@@ -33,7 +34,7 @@ class TransferPart(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OwnedKey:
-    """A deduplication key that a job owns: until `till`, or until it ends. `next` is made then."""
+    """A deduplication key that a job owns until `till`, or until it ends; then `next` is made."""
 
     key: str
     till: int | None = None
@@ -42,8 +43,8 @@ class OwnedKey:
 
 @fast_frozen_kw
 class TransferJob:
-    """A job that does not run, with all that is known of it. `suspect`: it has stalled, and runs alone next time;
-    `wire` is the text of its options where it was written by BullMQ's rules, for a store that goes by these."""
+    """A job that is not running, with everything known of it. A `suspect` has stalled and runs alone next time; `wire`
+    is the text of its options as BullMQ writes them, for a store that uses these."""
 
     queue: str
     id: str
@@ -92,8 +93,8 @@ class TransferJob:
 
 @dataclass(frozen=True, slots=True)
 class TransferSchedule:
-    """A schedule as it stands. Its current run is made anew where it arrives, if `waits`: it has not started. `last`
-    is the job started last, where that has not ended."""
+    """A schedule as it stands. If it `waits`, its current run has not started and is made anew where it arrives. `last`
+    is the job started last, if it has not ended."""
 
     view: ScheduleRow
     waits: bool
@@ -115,8 +116,8 @@ Starts: TypeAlias = Sequence[tuple[int, int]]  # time, and how many
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferSettings:
-    """A queue's settings, and how far it has counted. `starts` are those within a rate's window; `groups` has what
-    holds for single ones: limits, whether paused."""
+    """A queue's settings, and its counters. `starts` are those within the window of a rate; `groups` has the limits of
+    single groups, and whether they are paused."""
 
     queue: str
     paused: bool
@@ -135,9 +136,9 @@ class TransferSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferRecords:
-    """What a queue has counted and recorded: totals, minutes (minute, completed, failed), run records (the oldest
-    first), slices of figures by length and number, results that are kept (job, till, cause, text), and deduplication
-    keys whose owner is gone (key, owner, till)."""
+    """What a queue has counted and recorded: totals, minutes (minute, completed, failed), run records (oldest first),
+    slices of metrics by length and number, kept results (job, till, cause, text), and deduplication keys whose owner is
+    gone (key, owner, till)."""
 
     queue: str
     completed: int
@@ -152,7 +153,7 @@ class TransferRecords:
 
 @dataclass(frozen=True, slots=True)
 class TransferStoreFacts:
-    """What belongs to the whole store: how long letters are kept, and circuits by their keys, as text."""
+    """What belongs to the whole store: how long dead letters are kept, and circuits by key, as text."""
 
     letters: Keep
     circuits: Mapping[str, str]
@@ -165,8 +166,9 @@ TransferItem: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class TransferBatch:
-    """What was taken out of a store and is in no other yet, or may be. One is on its way at a time; they are numbered,
-    and `mark` tells one from another that has its number because the store has gone back in time."""
+    """What was exported from a store and may not be imported into another yet. One batch is in transit at a time.
+    Batches are numbered; `mark` tells apart two with the same number, which a store restored from an older copy would
+    produce."""
 
     number: int
     mark: str
@@ -175,7 +177,7 @@ class TransferBatch:
 
 
 class ImportOutcome(StrEnum):
-    """What became of a load: stored; was stored before; or there was one with a later number."""
+    """What became of a batch: stored, stored before, or refused because a later one had come."""
 
     STORED = "stored"
     AGAIN = "again"
@@ -185,8 +187,8 @@ class ImportOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """What a store did with a load. `taken` are jobs whose chosen id it had already, left out as an add would; where
-    an id that the store itself gave is taken it is a clash, and nothing was stored."""
+    """What a store did with a batch. `taken` are jobs whose chosen id existed already, and which were left out, as in
+    an add; if an id that a store gives itself is taken, that is a clash, and nothing was stored."""
 
     outcome: ImportOutcome
     taken: tuple[JobRef, ...] = ()

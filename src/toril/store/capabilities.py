@@ -55,99 +55,102 @@ SortOrder: TypeAlias = Literal["newest", "oldest"]
 
 @runtime_checkable
 class DeadLetterStore(Protocol):
-    """Jobs that failed for good. The step that settles a job as failed writes its letter, unless the job itself is
-    kept; so each job is in one place, and among the letters once at most. They stay until someone acts, or until their
-    own retention is over."""
+    """Jobs that failed for good. The step that settles a job as failed also writes its dead letter, unless the job
+    itself is kept; so a job is in one place at a time. Dead letters stay until someone acts, or until their own
+    retention is over."""
 
     @property
     def queue(self) -> str:
-        """The name under which other libraries see them, where there are such; no queue of the user's may have it."""
+        """The name under which other libraries see the dead letters, if any; no queue of the user's may have it."""
 
     async def page(
         self, *, order: SortOrder = "newest", cursor: str | None = None, limit: int = 50
     ) -> Page[DeadLetterRow]:
-        """A page of them, by the time at which they failed."""
+        """A page of dead letters, by the time at which they failed."""
 
     async def get(self, ids: Sequence[str]) -> list[DeadLetterRow | None]:
-        """Those of these ids, in that order."""
+        """The dead letters with these ids, in that order."""
 
     async def count(self) -> int: ...
 
     async def replay(
         self, queue: str, replays: Sequence[Replay], *, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
-        """Move letters back into the queue that they came from, each as a job that has tried nothing yet. Refused is
-        what is no letter of this queue, and, with the state, what has its id taken by another job."""
+        """Move dead letters back into the queue that they came from, each as a job without attempts. Refused are ids
+        that are no dead letter of this queue and, with the state, those whose id another job has taken."""
 
     async def discard(self, ids: Sequence[str], *, call: Call | None = None, now: int | None = None) -> ControlResult:
-        """Delete letters for good."""
+        """Delete dead letters for good."""
 
     async def keep(self, keep: Keep | None, *, now: int | None = None) -> Keep:
-        """How many are kept, and for how long, over the whole store; None to change nothing and just read it. `prune`
-        carries it out."""
+        """Set how many dead letters the whole store keeps, and for how long; None just reads it. `prune` carries it
+        out."""
 
 
 @runtime_checkable
 class CircuitStore(Protocol):
-    """Circuits by their keys, shared by the whole fleet. Each step decides by `policy.breaker`, and no two decide on
-    one key at once: so a change of state is answered to one caller, and no more probes are out than there may be."""
+    """Circuits by key, shared by the whole fleet. Each step decides by `policy.breaker`, and no two decide on one key
+    at once: so one caller learns of a change of state, and there are never more probes than allowed."""
 
     async def admit(
         self, key: str, terms: CircuitTerms, holder: str, *, lease: int, now: int | None = None
     ) -> Admission:
-        """Whether one more job of this key may run. A probe counts as out until it is recorded, or for `lease` ms."""
+        """Whether one more job of this key may run. A probe counts until it is recorded, or for `lease` ms."""
 
     async def record(
         self, key: str, terms: CircuitTerms, holder: str, sign: CircuitSample, *, now: int | None = None
     ) -> CircuitState | None:
-        """What a run says of its key; the state that the circuit has changed to by that. Sent again after a lost answer
-        it may count twice."""
+        """Record how a run did. Returns the state to which the circuit changed because of it. Sent again after a lost
+        answer, it may count twice."""
 
     async def trip(self, key: str, *, pause: int | None = None, now: int | None = None) -> CircuitRow:
         """Open a circuit by hand, for `pause` ms or as long as its terms say."""
 
     async def reset(self, key: str, *, now: int | None = None) -> bool:
-        """Close a circuit by hand, and forget what it has counted. False if nothing was known of it."""
+        """Close a circuit by hand, and forget what it has counted. Returns False if nothing was known of it."""
 
     async def list(self) -> list[CircuitRow]:
-        """All that something is known of, by their keys."""
+        """All known circuits, in the order of their keys."""
 
 
 @runtime_checkable
 class AuditStore(Protocol):
-    """What was changed from outside, and by whom. The last of it is kept."""
+    """What was changed from outside, and by whom. The latest entries are kept."""
 
     async def append(self, entry: AuditEntry, *, now: int | None = None) -> None: ...
 
     async def page(self, *, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:
-        """A page of entries, the last first."""
+        """A page of entries, latest first."""
 
 
 @runtime_checkable
 class RepairStore(Protocol):
-    """What is wrong with the layout, and how it is repaired. All of it may be done beside workers that are busy."""
+    """Finds and repairs faults in the layout. All of it is safe beside busy workers."""
 
     async def facts(self, *, quick: bool = False) -> Checkup:
-        """The facts of the server or the file that jobs are entrusted to. `quick` leaves out, here and in `faults`,
-        what takes the longer the more jobs there are."""
+        """The facts of the server or the file. `quick` leaves out, here and in `scan`, what takes longer the more jobs
+        there are."""
 
     def scan(
         self, queues: Sequence[str], *, cursor: str | None = None, quick: bool = False
     ) -> AsyncGenerator[Page[Fault], None]:
-        """Go through these queues by their names, and through what belongs to the fleet. Each item is what one bounded
-        look has found, often nothing; so one may rest between looks, and stop after any: with its cursor another walk
-        goes on there. What one look takes for a fault may be a moment of a store that moves: `repair` tells."""
+        """Look through these queues in the order of their names, then through what belongs to the fleet.
+
+        Each item is what one bounded look has found, often nothing; so a caller may rest between looks, or stop after
+        any and continue with its cursor. What one look takes for a fault may be a moment of a moving store: `repair`
+        tells.
+        """
 
     async def repair(
         self, faults: Sequence[Fault], *, mode: Literal["look", "repair"], now: int | None = None
     ) -> list[bool]:
-        """For each of them, whether it is there; to `repair` it is repaired in the step that finds it there."""
+        """For each fault, tell whether it is still there; with `repair`, the same step repairs it."""
 
 
 @runtime_checkable
 class FlowStore(Protocol):
-    """Jobs that wait for others, in any queues of the store. Whoever ends or removes a child tells its parent in the
-    same step, and the last one lets it go on; so a parent neither runs early nor is forgotten."""
+    """Jobs that wait for others, in any queues of the store. The step that ends or removes a child also tells its
+    parent, and the last child lets it go on; so a parent neither runs early nor is forgotten."""
 
     async def add(
         self,
@@ -159,56 +162,57 @@ class FlowStore(Protocol):
         call: Call | None = None,
         now: int | None = None,
     ) -> list[Added]:
-        """Store up to 1,000 jobs, all or none. A flow whose first job's id is taken is left out as a whole; a child
-        whose id is taken becomes this parent's, unless it is another's or has children. `held` are parents of which
-        more children follow, in calls of their own: they are held back until one says that they are `closed`; if none
-        does within `hold_for` ms, `prune` takes back what has not started. A flow that is held back goes on being added
-        where it is sent again."""
+        """Store up to 1,000 jobs, all or none.
+
+        A flow whose first job's id is taken is left out as a whole; a child whose id is taken becomes this parent's,
+        unless it is another's or has children. `held` are parents of which more children follow in further calls: they
+        are held back until a call lists them as `closed`. If none does within `hold_for` ms, `prune` removes what has
+        not started. Sending a flow that is held back again continues it.
+        """
 
     async def add_children(
         self, lease: Lease, nodes: Sequence[FlowNode], *, call: Call | None = None, now: int | None = None
     ) -> Verdict:
-        """Children of the job that the lease is for, while it holds."""
+        """Add children to the job of this lease, while it holds."""
 
     async def child_counts(self, job: JobRef, *, where: Kept = "queue") -> ChildCounts:
-        """How many children a job, or its dead letter, has; none, if there is no such job."""
+        """How many children a job or dead letter has; none if there is no such job."""
 
     async def children(
         self, job: JobRef, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
     ) -> Page[Child]:
-        """What a job, or its dead letter, knows of its children: first the open ones, then those that have returned,
-        then the others."""
+        """What a job or dead letter knows of its children: first the open ones, then those that have completed, then
+        the others."""
 
     async def child_names(self, job: JobRef) -> list[tuple[JobRef, str]]:
-        """The names of a job's children, in the order in which they were added. Another program that adds children does
-        not write their names down; and of some that are named here, nothing may be known any more."""
+        """The names of a job's children, in the order in which they were added. Children added by other programs have
+        none, and children with a name here may be gone."""
 
 
 @runtime_checkable
 class GroupStore(Protocol):
-    """Jobs of a queue that share a name, and take turns with those of other names. What holds for all groups is a
-    setting of the queue; this is what holds for one. A group is known while it has jobs that have not ended, or limits
-    of its own."""
+    """Groups of a queue: jobs that share a name and take turns with other groups. Limits of all groups are a setting of
+    the queue; these are the limits of one. A group is known while it has unfinished jobs or limits of its own."""
 
     async def set(self, queue: str, change: SetGroup, *, call: Call | None = None, now: int | None = None) -> GroupRow:
-        """Set a group's own limits, pause it or let it go on. Of a paused group nothing more starts, neither what was
-        let in before; what runs goes on."""
+        """Set a group's own limits, pause it or resume it. Nothing more of a paused group starts, not even jobs already
+        admitted; running jobs continue."""
 
     async def get(self, queue: str, name: str, *, now: int | None = None) -> GroupRow:
-        """One of them, as it stands."""
+        """One group, as it stands."""
 
     async def page(
         self, queue: str, *, cursor: str | None = None, limit: int = 100, now: int | None = None
     ) -> Page[GroupRow]:
-        """A page of them, by their names."""
+        """A page of groups, in the order of their names."""
 
 
 @runtime_checkable
 class MetricsStore(Protocol):
-    """What is counted, always, by the steps that settle jobs and take them back."""
+    """What the steps that settle and recover jobs always count."""
 
     async def snapshot(self, queues: Sequence[str], window: MetricsWindow, *, now: int | None = None) -> Snapshot:
-        """These queues, at most 50, at one moment and in one step."""
+        """At most 50 queues at one moment, read in one step."""
 
     async def minutes(self, queue: str, *, minutes: int, now: int | None = None) -> MinuteCounts:
         """How many jobs ended in each of the last minutes."""
@@ -216,27 +220,32 @@ class MetricsStore(Protocol):
 
 @runtime_checkable
 class TransferStore(Protocol):
-    """Leaving for another store, and coming from one. A load is taken out of this store by one step and put into the
-    other by another; between them it is in neither, and claimable in none. One is on its way at a time: whoever asks
-    for the next before it is forgotten gets the same again, and a store that is given one again knows that it has it.
-    So a move can be broken off anywhere, and gone on with by anybody."""
+    """Moves jobs to another store, and from one.
+
+    One step exports a batch from this store, another imports it into the other; in between it is in neither, and nobody
+    can claim it. One batch is in transit at a time: whoever asks for the next before it is confirmed gets the same one
+    again, and a store that gets a batch again recognizes it. So anyone can interrupt a move anywhere and continue it
+    later.
+    """
 
     async def store_id(self) -> str:
-        """A name that no other store has."""
+        """An id that no other store has."""
 
     async def destination(self, queue: str) -> str | None:
-        """The store for which a queue leaves, or has left; until it comes back."""
+        """The store to which a queue is moving or has moved, until it comes back."""
 
     async def export_batch(
         self, part: TransferPart, queue: str, *, to: str, mark: str, limit: int = LOAD, now: int | None = None
     ) -> TransferBatch | None:
-        """Take something out: the queue's settings (once; and the queue is paused), jobs that do not run, schedules,
-        what was recorded; or dead letters, or what belongs to the whole store. None: there is nothing, for now.
-        `WrongState` while there is something on its way to another store than `to`."""
+        """Take a batch out: a queue's settings (once, which also pauses it), jobs that are not running, schedules,
+        records; or dead letters, or what belongs to the whole store. None means that there is nothing for now.
+
+        Raises `WrongState` while a batch is in transit to a store other than `to`.
+        """
 
     async def import_batch(self, load: TransferBatch, *, sender: str, now: int | None = None) -> ImportResult:
-        """Store what another store has sent, unless that was done. Settings replace those of here, and the numbers of
-        new jobs begin far behind those of there; figures are added up."""
+        """Store a batch from another store, unless that was done already. Settings replace those of this store, numbers
+        of new jobs begin far behind those of the other, and metrics are added up."""
 
     async def confirm_export(self, load: TransferBatch, *, now: int | None = None) -> bool:
-        """The load has arrived. False: it is not the one that is on its way."""
+        """Forget the batch in transit, because it has arrived. Returns False if it is another one."""

@@ -17,14 +17,14 @@ _TELL: Final = 30.0  # seconds between two lines in the log
 
 
 def is_in_memory(url: str) -> bool:
-    """Whether the store belongs to one process, and is gone when that ends."""
+    """Whether the store belongs to one process and disappears with it."""
     return url.startswith("memory:")
 
 
 def connected(
     url: str, clock: Clock, prefix: str, durability: Durability | None, dead_letter_queue: str | None, *, given: bool
 ) -> Store:
-    """The store, not yet opened. An error says where a URL that the code does not show comes from."""
+    """The store, not yet opened. If the URL is not from the code, errors say where it comes from."""
     try:
         return connect(url, clock=clock, prefix=prefix, durability=durability, dead_letter_queue=dead_letter_queue)
     except InvalidOption as error:
@@ -36,8 +36,8 @@ def connected(
 async def open_with_patience(
     opening: Callable[[], Awaitable[Any]], clock: Clock, stopped: Callable[[], Awaitable[Any]], *, patient: bool = True
 ) -> bool:
-    """Open a store, and wait for one that does not answer yet, if `patient`; the log tells of it now and then. One that
-    refuses is an error at once. False: `stopped` came first."""
+    """Open a store. If `patient`, wait for one that does not answer yet, and log that now and then; one that refuses
+    raises at once. Returns False if `stopped` came first."""
     if not patient:
         await opening()
         return True

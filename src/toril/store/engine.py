@@ -75,26 +75,29 @@ __all__ = ["Durability", "Engine", "Inspector", "ScheduleStore", "Store", "conne
 
 @runtime_checkable
 class Engine(Protocol):
-    """The write side."""
+    """The write side of a store."""
 
     async def open(self) -> None:
-        """Connect, check that the store can be trusted, and bring its schema up to date."""
+        """Connect, check that the store is safe to use, and bring its schema up to date."""
 
     async def close(self) -> None:
-        """Let go of every connection, thread and file. Closing twice is fine."""
+        """Close every connection, thread and file. Closing twice is harmless."""
 
     def twin(self) -> "Engine":
-        """A handle on the same store for another thread and event loop of this process. It is open; whoever asked for
-        it closes it there, unless it is this one."""
+        """A handle on the same store for another thread and event loop of this process. It is open; the caller closes
+        it there, unless it is this one."""
 
     async def health(self) -> Health:
-        """Whether the store answers now. Never raises."""
+        """Tell whether the store answers now. Never raises."""
 
     async def add(
         self, queue: str, jobs: Sequence[NewJob], *, call: Call | None = None, now: int | None = None
     ) -> list[Added]:
-        """Store up to 1,000 jobs, all or none, in this order. A taken id is left as it stands and answered. A call
-        without jobs is answered and remembered as any other: after it, no job comes by that number any more."""
+        """Store up to 1,000 jobs, all or none, in this order.
+
+        If an id is taken, the job that has it is left alone and returned. A call without jobs is remembered like any
+        other: after it, no job arrives under that number.
+        """
 
     async def exchange(
         self,
@@ -105,24 +108,29 @@ class Engine(Protocol):
         call: Call | None = None,
         now: int | None = None,
     ) -> Exchange:
-        """Hand in finished jobs, then take new ones. A settlement counts only while its lease holds. The claim
-        promotes what is due and honours pause, concurrency and rate; when it gives less than wanted it says why and
-        when to come back."""
+        """Settle finished jobs, then claim new ones.
+
+        A settlement counts only while its lease holds. The claim promotes what is due and respects pause, concurrency
+        and rate. If it gets fewer jobs than wanted, the answer says why and when to come back.
+        """
 
     async def renew(self, leases: Sequence[Lease], *, ttl: int, now: int | None = None) -> Renewed:
-        """Keep leases alive for `ttl` from now. Tells which were already lost and which jobs should stop."""
+        """Extend leases to `ttl` from now. Returns which were already lost and which jobs should stop."""
 
     async def wait(self, queues: Sequence[str], *, timeout: int) -> set[str]:
-        """Rest until some of these queues may have work, or `timeout` ms have passed. May wake for nothing, never
-        sleeps through an arrival. `model.control(worker)` listens for cancellations and orders."""
+        """Wait until some of these queues may have work, or until `timeout` ms have passed.
+
+        It may wake up for nothing, but never misses an arrival. `model.control(worker)` listens for cancellations and
+        worker commands.
+        """
 
     async def report(
         self, queue: str, reports: Sequence[Report], *, call: Call | None = None, now: int | None = None
     ) -> list[Verdict]:
-        """Progress, log lines, data and checkpoints of running jobs; each counts only while its lease holds."""
+        """Store progress, log lines, data and checkpoints of running jobs. Each counts only while its lease holds."""
 
     async def finished(self, queue: str, ids: Sequence[str], *, timeout: int) -> list[Finished]:
-        """Wait until all of these jobs have ended, at most `timeout` ms, and say how each did."""
+        """Wait at most `timeout` ms for all of these jobs to end, and return how each did."""
 
     async def recover(
         self,
@@ -133,34 +141,38 @@ class Engine(Protocol):
         limit: int = 1000,
         now: int | None = None,
     ) -> Recovered:
-        """Take back jobs whose lease ran out, and those of `dead` even before; never another live one."""
+        """Recover jobs whose lease has run out, and those of the `dead` leases at once; never a job of another live
+        worker."""
 
     async def prune(self, queue: str, *, limit: int = 1000, now: int | None = None) -> int:
-        """Remove what retention no longer keeps, up to `limit` of each kind. Returns how much; call again while that
-        is `limit` or more."""
+        """Remove what retention no longer keeps, up to `limit` of each kind. Returns how many; call again while that is
+        `limit` or more."""
 
     async def heartbeat(self, beat: Heartbeat, *, ttl: int, now: int | None = None) -> tuple[WorkerRequest, ...]:
-        """Say that a worker is alive, for `ttl` ms; receive the orders that it has not said it heard. One that was
-        alive before and is not known is told to declare its limits and schedules again. A `ttl` of 0 says that it has
-        stopped: it is removed, unless a later worker has its name."""
+        """Report that a worker is alive for the next `ttl` ms, and receive the worker commands that it has not
+        acknowledged.
+
+        A worker that was alive before but is not known is told to declare its limits and schedules again. A `ttl` of 0
+        says that it has stopped: it is removed, unless a later worker has its name.
+        """
 
     async def lead(self, role: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
-        """Become or stay the leader. The lock only saves work: nothing may depend on there being one leader."""
+        """Become or stay the leader. This only saves work: nothing may depend on there being one leader."""
 
     async def resign(self, role: str, owner: str) -> bool:
-        """Give leadership up, if it is ours."""
+        """Give up leadership, if `owner` has it."""
 
     async def signal(self, worker: str, order: WorkerRequest, *, now: int | None = None) -> bool:
-        """Leave an order for a worker and wake it. False if no such worker is alive."""
+        """Send a worker a command and wake it. Returns False if no such worker is alive."""
 
     async def once(self, key: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
-        """True for the first owner of the whole fleet within `ttl` ms, however often it asks."""
+        """Return True to the first owner that asks within `ttl` ms, however often it asks, and False to all others."""
 
     async def retry(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
-        """Run finished jobs again, with all their attempts and no stalls counted. A parent that failed waits for its
-        children that have not succeeded, which run again with it."""
+        """Run finished jobs again, with all their attempts and no stalls counted. If a job is a parent, its children
+        that have not succeeded run again first."""
 
     async def promote(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
@@ -170,7 +182,7 @@ class Engine(Protocol):
     async def cancel(
         self, queue: str, ids: Sequence[str], *, reason: str, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
-        """Stop jobs: those that have not started never will (`done`), running ones are asked to (`asked`)."""
+        """Cancel jobs: those that have not started never will (`done`), running ones are asked to stop (`asked`)."""
 
     async def remove(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
@@ -180,7 +192,7 @@ class Engine(Protocol):
     async def update(
         self, queue: str, updates: Sequence[Update], *, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
-        """Change data, priority or delay of jobs whose state allows it."""
+        """Change the data, priority or delay of jobs whose state allows it."""
 
     async def drain(
         self,
@@ -191,7 +203,7 @@ class Engine(Protocol):
         call: Call | None = None,
         now: int | None = None,
     ) -> Swept:
-        """Remove jobs that have not started, of the given states."""
+        """Remove jobs of the given states that have not started."""
 
     async def clean(
         self,
@@ -214,19 +226,22 @@ class Engine(Protocol):
         call: Call | None = None,
         now: int | None = None,
     ) -> Swept:
-        """Pause the queue, then remove it with everything in it, a bounded part a call; `WrongState` while jobs run."""
+        """Pause the queue, then remove it with everything in it, a bounded part per call. Raises `WrongState` while
+        jobs are running."""
 
     async def configure(
         self, queue: str, settings: Sequence[Setting], *, call: Call | None = None, now: int | None = None
     ) -> Settings:
-        """Change the queue's settings for every process at once. None to change just reads them."""
+        """Change the queue's settings for every process at once. Without changes, just read them."""
 
 
 @runtime_checkable
 class Inspector(Protocol):
-    """The read side: pages and figures, never on the hot path. A page is bounded, in bytes too: it may have fewer jobs
-    than asked for, and a cursor. A walk over pages neither repeats a job nor skips one that stays in the state while
-    jobs move."""
+    """The read side of a store: pages and metrics, never on the hot path.
+
+    A page is bounded, in bytes too, so it may have fewer jobs than asked for and still a cursor. Over all pages, no job
+    is repeated, and none that stays in the state is skipped, even while jobs move.
+    """
 
     async def queues(self) -> list[str]: ...
 
@@ -235,7 +250,7 @@ class Inspector(Protocol):
     async def counts(self, queue: str) -> Counts: ...
 
     async def usage(self, queue: str) -> Usage:
-        """About how many bytes it takes. Looks at a bounded number of its jobs."""
+        """Estimate how many bytes the queue takes, from a bounded number of its jobs."""
 
     async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRow | None]: ...
 
@@ -244,50 +259,52 @@ class Inspector(Protocol):
     async def logs(
         self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
     ) -> Page[str]:
-        """Log lines of a job, or of its dead letter, the oldest first."""
+        """Log lines of a job or dead letter, oldest first."""
 
     async def errors(self, queue: str, job_id: str, *, where: Kept = "queue") -> tuple[AttemptFailure, ...]:
-        """The error of every attempt of a job, or of its dead letter, the oldest first. The last one is whole, the 50
-        before it are kept in short."""
+        """The errors of all attempts of a job or dead letter, oldest first. The last one is complete, the 50 before it
+        are shortened."""
 
     async def events(
         self, queue: str, *, after: str | None = None, limit: int = 100, of: str | None = None
     ) -> EventPage:
-        """What happened after a place; with `of`, to this job, among the next `limit`. `last` is where to go on."""
+        """The events after a position; with `of`, those of this job among the next `limit`. Continue at `last`."""
 
     async def workers(self, queue: str | None = None, *, now: int | None = None) -> list[WorkerRow]: ...
 
     async def declarations(self, queue: str, *, now: int | None = None) -> Declarations:
-        """What living workers declare of a queue, the newest first and alike ones once."""
+        """What living workers declare of a queue, newest first, equal declarations once."""
 
     async def runs(
         self, queue: str, ending: RunStatus, *, cursor: str | None = None, limit: int = 20
     ) -> Page[RunRow]: ...
 
     async def explain(self, queue: str, job_id: str, limits: Limits, *, now: int | None = None) -> JobBlockers:
-        """What a job has to wait for, where claims have these limits."""
+        """What a job has to wait for if claims have these limits."""
 
 
 @runtime_checkable
 class ScheduleStore(Protocol):
-    """Recurring jobs. A schedule always has one run in the store that has not started, and whoever starts it makes the
-    next. Each step says which run it expects to be the current one, so that of any number who try one succeeds; a
-    step sent again finds that it was made."""
+    """Schedules. A schedule always has one run in the store that has not started, and whoever starts it makes the next.
+
+    Each step names the run that it expects to be the current one, so of any number of callers one succeeds, and a step
+    that is sent again finds that it was made.
+    """
 
     async def get(self, queue: str, schedule: str, *, now: int | None = None) -> ScheduleLookup: ...
 
     async def page(self, queue: str, *, cursor: str | None = None, limit: int = 100) -> Page[ScheduleRow]:
-        """Schedules by their ids."""
+        """Schedules in the order of their ids."""
 
     async def overdue(self, queue: str, *, limit: int = 100, now: int | None = None) -> list[ScheduleRow]:
-        """Schedules whose current run has ended or vanished while no next one was made. Paused ones and those that are
-        over are not among them."""
+        """Schedules whose current run has ended or vanished without a next one. Paused and finished schedules are not
+        among them."""
 
     async def put(
         self, queue: str, schedule: Schedule, slot: int, *, expects: int | None, now: int | None = None
     ) -> Moved:
-        """Make or change a schedule, and its run at `slot` in place of one that has not started. `expects` is the
-        current run's time; None: there is no such schedule."""
+        """Create or change a schedule, and make its run at `slot` in place of one that has not started. `expects` is
+        the time of the current run; None means that there is no such schedule."""
 
     async def advance(
         self,
@@ -299,24 +316,24 @@ class ScheduleStore(Protocol):
         started: str | None = None,
         now: int | None = None,
     ) -> Moved:
-        """From the run at `since` go on to the one at `to`; None: there will be no more. `started` names the job that
-        now runs."""
+        """Go on from the run at `since` to the one at `to`; None means that there will be no more. `started` is the id
+        of the job that now runs."""
 
     async def pause(self, queue: str, schedule: str, *, now: int | None = None) -> bool:
-        """Make no more runs, and drop the one that has not started. False: there is no such schedule."""
+        """Stop making runs, and drop the one that has not started. Returns False if there is no such schedule."""
 
     async def resume(self, queue: str, schedule: str, *, since: int, to: int | None, now: int | None = None) -> Moved:
-        """Let a paused schedule go on with a run at `to`."""
+        """Let a paused schedule continue with a run at `to`."""
 
     async def remove(self, queue: str, schedule: str, *, now: int | None = None) -> bool:
-        """Remove a schedule, and its run that has not started."""
+        """Remove a schedule and its run that has not started."""
 
     async def sync(self, queue: str, owner: str, keep: Sequence[str], *, now: int | None = None) -> list[str]:
-        """Remove those of this owner that are not among `keep`. Returns their ids."""
+        """Remove the schedules of this owner that are not in `keep`. Returns their ids."""
 
 
 class Store(Engine, Inspector, Protocol):
-    """One store, as `connect` gives it: its core, its read side, and its capabilities."""
+    """A store, as `connect` returns it: its core, its read side, and its capabilities."""
 
     @property
     def dead_letters(self) -> DeadLetterStore: ...
