@@ -1,11 +1,11 @@
--- The product's own tables. Whoever opens the database brings them about.
+-- The product's own tables. Every process that opens the database creates them if necessary.
 
 CREATE TABLE IF NOT EXISTS mailboxes (
     id         TEXT PRIMARY KEY,
     stage      TEXT NOT NULL DEFAULT 'idle',  -- see mailboxes.py
-    since      REAL NOT NULL DEFAULT 0,       -- of the stage
-    queued     REAL NOT NULL DEFAULT 0,       -- when a job was last asked for
-    holder     TEXT,                          -- the job that is at it,
+    since      REAL NOT NULL DEFAULT 0,       -- when the stage began
+    queued     REAL NOT NULL DEFAULT 0,       -- when a job was last added
+    holder     TEXT,                          -- the job that works on it,
     fence      INTEGER NOT NULL DEFAULT 0,    -- and which start of it
     auth       TEXT NOT NULL DEFAULT 'ok',
     failures   INTEGER NOT NULL DEFAULT 0,
@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS mailboxes (
     synced     REAL NOT NULL DEFAULT 0
 ) STRICT;
 
--- Messages that are known and not imported yet. The job is the one that is at it.
+-- Messages that are known and not imported yet, with the job that works on them.
 CREATE TABLE IF NOT EXISTS to_import (
     mailbox TEXT NOT NULL,
     message TEXT NOT NULL,
@@ -69,7 +69,7 @@ CREATE TABLE IF NOT EXISTS workflows (
     due     REAL NOT NULL DEFAULT 0
 ) STRICT;
 
--- Whatever is thrown away after a while: files, media, thumbnails, bundles, accounts of a demo.
+-- Whatever is deleted after a while: files, media, thumbnails, bundles, demo accounts.
 CREATE TABLE IF NOT EXISTS leftovers (
     id      INTEGER PRIMARY KEY,
     kind    TEXT NOT NULL,
