@@ -12,7 +12,7 @@ for back = 0, ARGV[4] - 1 do slices[back + 1] = step .. ':' .. (last - back) % N
 
 local function under_way()
   local found = call('HGETALL', P .. K.figures)
-  for field, count in pairs(metrics.unread_attempts()) do found[#found + 1], found[#found + 2] = field, count end
+  for field, count in pairs(metrics.slices().unread_attempts()) do found[#found + 1], found[#found + 2] = field, count end
   return found
 end
 

@@ -130,24 +130,6 @@ function metrics.flush()
   attempts_size = 0  -- the table is filled anew from its beginning
 end
 
--- Attempts of the minute under way, two bytes each: the buckets of the time that the job waited and of the one that it ran,
--- or N.unknown. A step that settles one job so writes once, and what it writes is counted with many others.
-function metrics.unread_attempts()
-  local text, waits, runs, counts = try('GET', P .. K.figures_noted), {}, {}, {}
-  if type(text) ~= 'string' then return counts end
-  for from = 1, #text, 1000 do
-    local bytes = {text:byte(from, from + 999)}
-    for i = 2, #bytes, 2 do
-      local wait, run = bytes[i - 1], bytes[i]
-      waits[wait], runs[run] = (waits[wait] or 0) + 1, (runs[run] or 0) + 1
-    end
-  end
-  waits[N.unknown], runs[N.unknown] = nil, nil
-  for bucket, count in pairs(waits) do counts[string.format(F.waits .. '%d', bucket)] = count end
-  for bucket, count in pairs(runs) do counts[string.format(F.runs .. '%d', bucket)] = count end
-  return counts
-end
-
 -- Minutes that are over are added to slices of 1, 3, 6 and 42 minutes, of which the last so many are kept, and to the sum of
 -- all. Each is fields and numbers: F.waits and F.runs with a bucket behind it, F.of_name with a name, and others. What only
 -- some steps need is defined by them alone.
@@ -169,9 +151,27 @@ function metrics.slices()
     try('HINCRBY', key, field, count)
   end
 
+  -- Attempts of the minute under way, two bytes each: the buckets of the time that the job waited and of the one that it ran,
+  -- or N.unknown. A step that settles one job so writes once, and what it writes is counted with many others.
+  function slices.unread_attempts()
+    local text, waits, runs, counts = try('GET', P .. K.figures_noted), {}, {}, {}
+    if type(text) ~= 'string' then return counts end
+    for from = 1, #text, 1000 do
+      local bytes = {text:byte(from, from + 999)}
+      for i = 2, #bytes, 2 do
+        local wait, run = bytes[i - 1], bytes[i]
+        waits[wait], runs[run] = (waits[wait] or 0) + 1, (runs[run] or 0) + 1
+      end
+    end
+    waits[N.unknown], runs[N.unknown] = nil, nil
+    for bucket, count in pairs(waits) do counts[string.format(F.waits .. '%d', bucket)] = count end
+    for bucket, count in pairs(runs) do counts[string.format(F.runs .. '%d', bucket)] = count end
+    return counts
+  end
+
   -- What was only noted is counted.
   function slices.count_attempts()
-    for field, count in pairs(metrics.unread_attempts()) do try('HINCRBY', P .. K.figures, field, string.format('%d', count)) end
+    for field, count in pairs(slices.unread_attempts()) do try('HINCRBY', P .. K.figures, field, string.format('%d', count)) end
     try('DEL', P .. K.figures_noted)
   end
 
