@@ -10,14 +10,13 @@ import redis
 
 from tests import servers
 from tests.sim.script import QUEUE
-from toril.engines.redis.connection.client import RedisClient
+from toril.engines.redis.connection.connection import Connection, Connector
 from toril.engines.redis.connection.errors import said
 from toril.engines.redis.connection.marker_listener import LOOK
-from toril.engines.redis.connection.topology import Topology
+from toril.engines.redis.connection.pipeline import Pipeline
 from toril.engines.redis.connection.url import RedisAddress, parse
 from toril.engines.redis.engine import RedisEngine
 from toril.engines.redis.layout import FIELDS, KEYS
-from toril.engines.redis.scripts import Script
 from toril.model import DEAD_LETTERS, scheduled_run
 from toril.runtime.clock import Clock
 from toril.store.engine import Store
@@ -28,21 +27,18 @@ _LINES = ("wait", "active")
 _SETS = ("prioritized", "delayed", "completed", "failed")
 
 
-class _AtOnce(RedisClient):
+class _AtOnce(Pipeline):
     """The server, asked without waiting; then those who wait for a marker have a look."""
 
-    def __init__(self, address: RedisAddress, hub: "_Hub") -> None:
-        super().__init__(address, Topology(address))
+    def __init__(self, way: Connector, hub: "_Hub") -> None:
+        super().__init__(way)
         self._hub = hub
 
-    async def _once(self, until: float, command: tuple[Any, ...], script: Script | None) -> Any:  # noqa: ARG002
-        client = self._hub.client
+    async def ask(self, *arguments: Any, on: Connection | None = None, until: float = 0) -> Any:  # noqa: ARG002
         try:
-            try:
-                answer = client.execute_command(*command)
-            except redis.exceptions.NoScriptError:
-                assert script is not None
-                answer = client.execute_command("EVAL", script.source, *command[2:])
+            answer = self._hub.client.execute_command(*arguments)
+        except redis.exceptions.NoScriptError:
+            raise said("NOSCRIPT ") from None
         except redis.exceptions.ResponseError as error:
             raise said(f"{error.status_code or ''} {error}".strip()) from None
         self._hub.look()
@@ -127,7 +123,7 @@ class _Engine(RedisEngine):
         super().__init__(address, clock=clock)
 
     def _assemble(self) -> None:
-        self._runner.client = _AtOnce(self._runner.address, self._hub)
+        self._runner.client._link = _AtOnce(self._runner.topology, self._hub)
         self._markers: Any = _Notifier(self._hub, self._ready)
         self._results: Any = _Silent()
         self._presence: Any = _Silent()

@@ -9,7 +9,7 @@ from typing import Any
 
 import hiredis
 
-from toril.engines.redis.connection.connection import Connection, _Replies
+from toril.engines.redis.connection.connection import Connection
 from toril.engines.redis.connection.errors import ConnectionLost
 from toril.errors import EngineFull, EngineUnavailable, TorilError
 
@@ -39,7 +39,7 @@ class FakeConnection(asyncio.Transport):
     def __init__(self, server: "Server", line: Connection) -> None:
         super().__init__()
         self._server = server
-        self._answers = _Replies(line)
+        self._answers = line
         self._reader = hiredis.Reader(encoding="utf-8")
         self._held: list[Callable[[], None]] = []
         self._kept_back = b""  # a frame that is sent after the next one

@@ -11,7 +11,6 @@ from toril.engines.redis.connection.client import RedisClient
 from toril.engines.redis.connection.errors import ConnectionLost, ErrorReply, is_refusal, passes
 from toril.engines.redis.connection.topology import Topology
 from toril.engines.redis.connection.url import parse
-from toril.engines.redis.scripts import Script
 
 IN_SCRIPT = "Error running script (call to f_0a1b): @user_script:12: @user_script: 12: "
 
@@ -63,14 +62,13 @@ async def test_a_request_sent_beside_one_that_was_turned_away_is_not_sent_again(
             writer.close()
             ended.release()
 
-    script = Script("counts", "return 1", "0a1b")
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
         address = parse(f"redis://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
         server = RedisClient(address, Topology(address))
-        answers: tuple[Any, Any] = await asyncio.gather(
-            server.run(script, ("a", "b"), ["first"], again=False),
-            server.run(script, ("a", "b"), ["second"], again=False), return_exceptions=True,
-        )  # fmt: skip
+        answers: list[Any] = await asyncio.gather(
+            *(server.run(("EVALSHA", "0a1b", 1, "key", word), again=False) for word in ("first", "second")),
+            return_exceptions=True,
+        )
         await server.close()
         for _ in range(2):
             await ended.acquire()

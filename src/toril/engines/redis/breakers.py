@@ -5,7 +5,6 @@ from typing import Any, Final, TypeVar
 
 from toril.engines.redis.layout import FLEET
 from toril.engines.redis.runner import ScriptRunner
-from toril.engines.redis.scripts import script
 from toril.errors import EngineUnavailable
 from toril.model import (
     MAX_DELAY,
@@ -61,9 +60,7 @@ class RedisCircuits:
         return int(await self._runner.client.ask("HDEL", self._all_circuits, key)) > 0
 
     async def list(self) -> list[CircuitRow]:
-        self._runner.check_open()
-        keys = (self._all_circuits, self._runner.fleet)
-        row = await self._runner.client.run(script("circuits"), keys, [self._runner.time_for(None)], again=True)
+        row = await self._runner.run_on(self._all_circuits, "circuits", [self._runner.time_for(None)], again=True)
         return sorted((breaker.load(*each) for each in zip(row[::2], row[1::2], strict=True)), key=lambda one: one.key)
 
     async def prune(self, now: int | None) -> int:
@@ -96,5 +93,5 @@ class RedisCircuits:
         raise EngineUnavailable(f"circuit {key!r} kept changing during {_TRIES} attempts to update it; try again")
 
     async def _circuit(self, key: str, now: int | None, *exchange: str) -> Any:
-        keys, arguments = (self._all_circuits, self._runner.fleet), [self._runner.time_for(now), key, *exchange]
-        return await self._runner.client.run(script("circuit"), keys, arguments, again=not exchange)
+        arguments = [self._runner.time_for(now), key, *exchange]
+        return await self._runner.run_on(self._all_circuits, "circuit", arguments, again=not exchange)

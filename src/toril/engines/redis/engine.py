@@ -24,7 +24,6 @@ from toril.engines.redis.options import dump_options, is_plain
 from toril.engines.redis.records import ended_of, settings_of
 from toril.engines.redis.runner import ScriptRunner, check_batch
 from toril.engines.redis.schedules import RedisSchedules
-from toril.engines.redis.scripts import script
 from toril.engines.redis.transfer import RedisTransfers
 from toril.errors import InvalidOption, TorilError, preview
 from toril.model import (
@@ -429,10 +428,8 @@ class RedisEngine(RedisInspector):
         return await self._claim_key("once", "once", key, [owner, ttl], now)
 
     async def _claim_key(self, verb: str, kind: str, name: str, words: Sequence[object], now: int | None) -> bool:
-        self._runner.check_open()
         key = f"{self._runner.fleet}{FLEET[kind]}{name}:{kind}"
-        arguments = [self._runner.time_for(now), *words]
-        return bool(await self._runner.client.run(script(verb), (key, self._runner.fleet), arguments, again=True))
+        return bool(await self._runner.run_on(key, verb, [self._runner.time_for(now), *words], again=True))
 
 
 def _added(answer: Any, count: int) -> list[Added]:

@@ -85,11 +85,19 @@ class ScriptRunner:
 
     async def run(self, name: str, queue: str, arguments: Sequence[Any], *, again: bool, sure: bool = False) -> Any:
         self.check_open()
-        keys = (self.base(queue), self.fleet)
+        script = self.script(name)
+        command = ("EVALSHA", script.sha, 2, self.base(queue), self.fleet, *arguments)
         try:
-            return await self.client.run(self.script(name), keys, arguments, again=again, sure=sure)
+            return await self.client.run(command, again=again, source=script.source, sure=sure)
         except ScriptRefusal as complaint:
             raise _understood(complaint, queue, self.dead_letter_queue) from None
+
+    async def run_on(self, key: str, name: str, arguments: Sequence[Any], *, again: bool) -> Any:
+        """A script about this key, which is of no queue."""
+        self.check_open()
+        script = self.script(name)
+        command = ("EVALSHA", script.sha, 2, key, self.fleet, *arguments)
+        return await self.client.run(command, again=again, source=script.source)
 
 
 def _understood(complaint: ScriptRefusal, queue: str, letters: str) -> TorilError:  # noqa: PLR0911 - an arm a refusal

@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from toril.engines.redis.connection.connection import Connection, Connector
 from toril.engines.redis.connection.errors import ErrorReply, NoScript, RedisFault, is_refusal, passes, translated
 from toril.engines.redis.connection.pipeline import NotSent, Pipeline
 from toril.engines.redis.connection.url import RedisAddress, in_cluster
 from toril.engines.redis.layout import FLEET, fleet_base
-from toril.engines.redis.scripts import Script
 from toril.errors import AddUncertain, EngineRefused, EngineUnavailable, EngineUnusable, TorilError
 from toril.runtime.clock import SYSTEM
 
@@ -82,7 +81,6 @@ def uncertain(server: str, error: Unconfirmed, ids: Sequence[str]) -> AddUncerta
     )
 
 
-_Once: TypeAlias = Callable[[float, tuple[Any, ...], Script | None], Awaitable[Any]]
 _FIRST_REST: Final = 0.02
 _LONGEST_REST: Final = 1.0
 _LEFT: Final = "the connection was closed"
@@ -108,32 +106,32 @@ class RedisClient:
         self._sure = Pipeline(way)
         key = f"{fleet_base(address.prefix)}{FLEET['confirm']}{SYSTEM.unique()}:confirm"
         self._replicas = Replicas(self._sure, key, address.replicas, address.replicas_timeout)
-        self._late = f"no answer within {address.timeout:g} s"
 
     async def close(self) -> None:
         await self._link.close()
         await self._sure.close()
 
-    async def run(
-        self, script: Script, keys: tuple[str, str], arguments: Sequence[Any], *, again: bool, sure: bool = False
-    ) -> Any:
-        """A script's answer. `again` says that it may be sent twice: it reads, or knows its calls. `sure`: replicas
-        must have it, if the address asks for that; `Unconfirmed` says that too few have."""
-        once = self._run_confirmed if sure and self._address.replicas else self._once
-        return await self._patiently(("EVALSHA", script.sha, 2, *keys, *arguments), script, once, again=again)
-
     async def ask(self, *command: Any) -> Any:
         """A command's answer; only for commands that may be sent twice."""
-        return await self._patiently(command, None, self._once, again=True)
+        return await self.run(command, again=True)
 
-    async def _patiently(self, command: tuple[Any, ...], script: Script | None, once: _Once, *, again: bool) -> Any:
+    async def run(self, command: tuple[Any, ...], *, again: bool, source: str | None = None, sure: bool = False) -> Any:
+        """A command's answer. `again` says that it may be sent twice: it reads, or knows its calls. `source` is the
+        script that it calls by its hash, for a server that does not know it. `sure`: replicas must have it, if the
+        address asks for that; `Unconfirmed` says that too few have."""
         until, rest = SYSTEM.monotonic() + self._address.timeout, _FIRST_REST
         reason: Exception | None = None
         while True:
             try:
-                return await once(until, command, script)
+                if sure and self._address.replicas:
+                    return await self._run_confirmed(until, command)
+                return await self._link.ask(*command, until=until)
             except Unconfirmed:
                 raise
+            except NoScript:
+                assert source is not None  # noqa: S101 - nothing else is called by its hash
+                command = ("EVAL", source, *command[2:])
+                continue
             except (RedisFault, OSError, EngineUnavailable) as error:  # a TimeoutError is an OSError
                 reason = reason if reason is not None and isinstance(error, TimeoutError) else error
                 if not _may_pass(error, again=again) or SYSTEM.monotonic() + rest > until:
@@ -144,38 +142,23 @@ class RedisClient:
             await SYSTEM.sleep(rest * (0.5 + SYSTEM.random() / 2))
             rest = min(rest * 2, _LONGEST_REST)
 
-    async def _once(self, until: float, command: tuple[Any, ...], script: Script | None) -> Any:
-        try:
-            try:
-                return await self._link.ask(*command, until=until)
-            except NoScript:
-                assert script is not None  # noqa: S101 - nothing else is called by its hash
-                return await self._link.ask("EVAL", script.source, *command[2:], until=until)
-        except TimeoutError:
-            raise TimeoutError(self._late) from None
-
-    async def _run_confirmed(self, until: float, command: tuple[Any, ...], script: Script | None) -> Any:
+    async def _run_confirmed(self, until: float, command: tuple[Any, ...]) -> Any:
+        """Both steps on one connection: another may lead to a server that has not heard of the first."""
         try:
             async with asyncio.timeout(max(0.001, until - SYSTEM.monotonic())):
-                return await self._confirmed(command, script)
+                line = await self._sure.line()
+                answer = await self._sure.ask(*command, on=line)
+                await self._replicas.confirm(line, answer)
+                return answer
         except TimeoutError:
             self._sure.drop("no answer in time")
-            raise TimeoutError(self._late) from None
-
-    async def _confirmed(self, command: tuple[Any, ...], script: Script | None) -> Any:
-        """Both steps on one connection: another may lead to a server that has not heard of the first."""
-        line = await self._sure.line()
-        try:
-            answer = await self._sure.ask(*command, on=line)
-        except NoScript:
-            assert script is not None  # noqa: S101 - nothing else is called by its hash
-            answer = await self._sure.ask("EVAL", script.source, *command[2:], on=line)
-        await self._replicas.confirm(line, answer)
-        return answer
+            raise
 
     def _translated(self, error: BaseException) -> TorilError | ScriptRefusal:
         if isinstance(error, ErrorReply) and str(error).startswith("TORIL"):
             return ScriptRefusal(str(error))
+        if isinstance(error, TimeoutError):
+            error = TimeoutError(f"no answer within {self._address.timeout:g} s")
         cause = error.__cause__ if isinstance(error, NotSent) else error
         if isinstance(cause, Exception) and not isinstance(cause, TorilError):
             return translated(cause, self._address.shown)

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import Context
-from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 import hiredis
@@ -103,10 +102,13 @@ _USUAL_PORT: Final = 6379
 _MORE: Final = object()
 
 
-class Connection:
+class Connection(asyncio.Protocol):
     """One connection. Requests may overlap; answers come in their order, to who waits for them or to who listens."""
 
     def __init__(self) -> None:
+        self._reader = hiredis.Reader(
+            protocolError=ProtocolError, replyError=said, encoding="utf-8", errors="replace", notEnoughData=_MORE
+        )
         self._transport: asyncio.Transport | None = None
         self._came: deque[Any] = deque()
         self._wanted: asyncio.Future[None] | None = None
@@ -117,7 +119,7 @@ class Connection:
     async def connect(self, arguments: Mapping[str, Any], name: str | None) -> None:
         """Connect as the arguments say, be let in, take this name, and choose the database."""
         try:
-            self._transport = await _reached(partial(_Replies, self), arguments)
+            self._transport = await _reached(self, arguments)
         except OSError:
             raise
         except Exception as error:  # a host's name that cannot be one
@@ -184,15 +186,26 @@ class Connection:
     async def close(self) -> None:
         self.drop()
 
-    def heard(self, answer: Any) -> None:
-        """One more answer has come."""
-        if isinstance(answer, ErrorReply) and answer.is_last:
-            self.ended(answer)
-            self.cut()
-        else:
-            self._hear(answer)
+    def data_received(self, data: bytes) -> None:
+        reader = self._reader
+        reader.feed(data)
+        try:
+            while (answer := reader.gets()) is not _MORE:
+                if isinstance(answer, ErrorReply) and answer.is_last:
+                    self._give_up(answer)
+                else:
+                    self._hear(answer)
+        except ProtocolError as error:
+            self._give_up(error)
 
-    def ended(self, error: Exception) -> None:
+    def connection_lost(self, error: Exception | None) -> None:
+        self._ended(ConnectionLost(str(error) if error else "Connection closed by server."))
+
+    def _give_up(self, error: Exception) -> None:
+        self._ended(error)
+        self.cut()
+
+    def _ended(self, error: Exception) -> None:
         """Nothing more will come."""
         if self._over is None:
             self._over = error
@@ -207,41 +220,18 @@ class Connection:
             self._wanted.set_result(None)
 
 
-class _Replies(asyncio.Protocol):
-    """The near end of a connection."""
-
-    def __init__(self, line: Connection) -> None:
-        self._reader = hiredis.Reader(
-            protocolError=ProtocolError, replyError=said, encoding="utf-8", errors="replace", notEnoughData=_MORE
-        )
-        self._line = line
-
-    def data_received(self, data: bytes) -> None:
-        reader, heard = self._reader, self._line.heard
-        reader.feed(data)
-        try:
-            while (answer := reader.gets()) is not _MORE:
-                heard(answer)
-        except ProtocolError as error:
-            self._line.ended(error)
-            self._line.cut()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._line.ended(ConnectionLost(str(error) if error else "Connection closed by server."))
-
-
-async def _reached(answers: Callable[[], asyncio.Protocol], arguments: Mapping[str, Any]) -> asyncio.Transport:
+async def _reached(answers: asyncio.Protocol, arguments: Mapping[str, Any]) -> asyncio.Transport:
     """The far end of a new connection. A peer that is gone without a word is noticed by the system's probes."""
     loop = asyncio.get_running_loop()
     if "path" in arguments:
-        return (await loop.create_unix_connection(answers, arguments["path"]))[0]
+        return (await loop.create_unix_connection(lambda: answers, arguments["path"]))[0]
     trust: Trust | None = arguments.get("tls")
     host, port = arguments.get("host", "localhost"), arguments.get("port", _USUAL_PORT)
     if trust is None:
-        transport, _ = await loop.create_connection(answers, host, port)
+        transport, _ = await loop.create_connection(lambda: answers, host, port)
     else:
         with trust.context() as context:
-            transport, _ = await loop.create_connection(answers, host, port, ssl=context)
+            transport, _ = await loop.create_connection(lambda: answers, host, port, ssl=context)
     transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return transport
 
