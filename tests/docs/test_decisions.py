@@ -21,6 +21,14 @@ def test_titles_begin_with_the_number_of_their_file(page: Path) -> None:
     assert re.match(rf"# {page.name[:4]}\. \S", title), title
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name[:4])
+def test_the_page_on_the_architecture_lists_every_decision(page: Path) -> None:
+    number, _, title = page.read_text("utf-8").partition("\n")[0].removeprefix("# ").partition(". ")
+
+    listed = (DECISIONS.parent / "architecture.md").read_text("utf-8")
+    assert f"\n- [{number}](decisions/{page.name}) {title}\n" in listed
+
+
 def test_every_number_that_pages_and_code_refer_to_is_the_number_of_a_page() -> None:
     there = {page.name[:4] for page in PAGES}
     named = re.compile(r"decisions/(\d{4})|(?:see|decision) (\d{4})\b|\((\d{4})\)|\[(\d{4})\]\(")
