@@ -62,6 +62,18 @@ class StoredOptions:
             return f"{self.parent.queue}:{self.parent.id}"
         return None if self.parked is None else ""
 
+    @property
+    def leaves_nothing(self) -> bool:
+        """Whether the job is gone once it has completed, with nobody to tell and nothing to keep."""
+        options = self.options
+        return (
+            options.keep_completed.count == 0
+            and options.result_ttl is None
+            and self.dedup is None
+            and self.parent is None
+            and self.parked is None
+        )
+
 
 NOTHING_STORED: Final = StoredOptions()
 

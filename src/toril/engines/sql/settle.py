@@ -8,7 +8,7 @@ from toril.engines.sql.changes import ChildEnded, QueueChanges
 from toril.engines.sql.flows import add_and_wait
 from toril.engines.sql.groups import make_ready
 from toril.engines.sql.metrics import count_attempt
-from toril.engines.sql.options import load_options
+from toril.engines.sql.options import StoredOptions
 from toril.engines.sql.schema import Held, JobFacts, Place
 from toril.engines.sql.statements import query
 from toril.engines.sql.transaction import keys_of, refusal
@@ -54,11 +54,7 @@ def complete(step: QueueChanges, ended: Sequence[tuple[Held, str, Completed]]) -
         if outcome.summary is not None:
             result, whole = shortened(outcome.summary)[0], False
         number += 1
-        text = job.options_text
-        subject = flow = None
-        if text is not None:
-            stored = load_options(text)
-            subject, flow = stored.options.subject, stored.flow
+        stored = job.stored
         runs.append(
             (
                 number,
@@ -73,21 +69,21 @@ def complete(step: QueueChanges, ended: Sequence[tuple[Held, str, Completed]]) -
                 job.worker,
                 result,
                 whole,
-                subject,
-                flow,
+                stored.options.subject,
+                stored.flow,
             )
         )
-        if text is None and job.chosen is None and not job.logs:
+        if job.chosen is None and not job.logs and stored.leaves_nothing:
             removed.append(job.key)  # by far the most: nothing is kept of it but the record
         else:
-            _retain(step, job, identity, outcome.result)
+            _retain(step, job, stored, identity, outcome.result)
     step.write("run", runs)
     step.write("delete_job", [(key,) for key in removed])
     step.events(EventKind.COMPLETED, [identity for _, identity, _ in ended], returnvalue=returned)
 
 
-def _retain(step: QueueChanges, job: JobFacts, identity: str, result: str) -> None:
-    stored, options = job.stored, job.stored.options
+def _retain(step: QueueChanges, job: JobFacts, stored: StoredOptions, identity: str, result: str) -> None:
+    options = stored.options
     if stored.parent is not None:
         step.ended_children.append(ChildEnded(identity, stored.parent, "completed", result))
     if stored.dedup is not None and stored.dedup.key is not None:
