@@ -10,6 +10,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from enum import Enum, EnumType
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -112,9 +113,11 @@ def _left_out() -> tuple[str, ...]:
 
 def _shown(name: str, thing: Any, heading: str) -> Iterator[str]:
     try:
-        signature = "" if isinstance(thing, property) else str(inspect.signature(thing))
-    except (TypeError, ValueError):  # an enumeration, a typed dict
+        signature = "" if isinstance(thing, property | EnumType) else str(inspect.signature(thing))
+    except (TypeError, ValueError):  # a typed dict
         signature = ""
+    if inspect.isclass(thing):
+        signature = signature.removesuffix(" -> None")
     signature = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", signature).replace("(self, ", "(").replace("(self)", "()")
     signature = re.sub(r"<[^<]*(?:<lambda>)? at 0x[0-9a-f]+>", "…", signature)
     signature = re.sub(r"<(\w+\.\w+): [^>]+>", r"\1", signature)
@@ -123,6 +126,9 @@ def _shown(name: str, thing: Any, heading: str) -> Iterator[str]:
     yield f"{heading} `{name}{signature}`\n"
     if said:
         yield f"{said}\n"
+    if isinstance(thing, EnumType):
+        members: list[Enum] = list(thing)
+        yield f"Values: {', '.join(f'`{member.value}`' for member in members)}\n"
 
 
 def main() -> int:

@@ -64,6 +64,7 @@ def test_assistants_find_every_page_but_evidence_in_one_file() -> None:
     indexed = re.findall(r"^- \[[^\]]+\]\((\S+\.md)\)", assistants.index(), re.MULTILINE)
     assert re.findall(r"^<!-- (\S+\.md) -->$", whole, re.MULTILINE) == indexed
     assert "#### `add_many(jobs: " in whole, "the reference is there"
+    assert "Values: `waiting`, `prioritized`, `active`" in whole, "with the values of its enumerations"
     assert ":::" not in whole, "and nothing of it is left for the site to fill in"
 
 
