@@ -4,18 +4,44 @@
 function dialog(kids, cls) {
   const d = h('dialog', { class: cls, 'aria-labelledby': 'dlg-t' }, kids);
   d.addEventListener('close', () => d.remove());
-  d.addEventListener('click', e => { if (e.target === d) d.close(); });
-  document.body.append(d); d.showModal();
+  d.addEventListener('click', e => {
+    if (e.target === d) d.close();
+  });
+  document.body.append(d);
+  d.showModal();
   return d;
 }
-const note = (kind, text) => h('div', { class: 'note s-' + kind }, icon(kind === 'crit' ? 'crit' : 'warn'), h('p', {}, text));
-const facts = list => h('dl', { class: 'kv box' }, list.flatMap(([k, v]) => [h('dt', {}, k), h('dd', {}, v)]));
+const note = (kind, text) =>
+  h('div', { class: 'note s-' + kind }, icon(kind === 'crit' ? 'crit' : 'warn'), h('p', {}, text));
+const facts = list =>
+  h(
+    'dl',
+    { class: 'kv box' },
+    list.flatMap(([k, v]) => [h('dt', {}, k), h('dd', {}, v)]),
+  );
 function toast(text, o = {}) {
   let box = $('.toasts');
-  if (!box) document.body.append(box = h('div', { class: 'toasts', role: 'status' }));
+  if (!box) document.body.append((box = h('div', { class: 'toasts', role: 'status' })));
   const act = o.act || (o.undo && ['Undo', o.undo]);
-  const t = h('div', { class: 'toast' + (o.icon === 'check' ? ' s-done' : o.icon === 'warn' ? ' s-warn' : '') }, icon(o.icon || 'info'), h('span', {}, text),
-    act ? h('button', { class: 'btn quiet', onclick: () => { act[1](); if (!o.keep) t.remove(); } }, act[0]) : h('button', { class: 'ib', 'aria-label': 'Dismiss', onclick: () => t.remove() }, icon('x')));
+  const t = h(
+    'div',
+    { class: 'toast' + (o.icon === 'check' ? ' s-done' : o.icon === 'warn' ? ' s-warn' : '') },
+    icon(o.icon || 'info'),
+    h('span', {}, text),
+    act
+      ? h(
+          'button',
+          {
+            class: 'btn quiet',
+            onclick: () => {
+              act[1]();
+              if (!o.keep) t.remove();
+            },
+          },
+          act[0],
+        )
+      : h('button', { class: 'ib', 'aria-label': 'Dismiss', onclick: () => t.remove() }, icon('x')),
+  );
   box.append(t);
   if (!o.keep) setTimeout(() => t.remove(), o.undo ? 10000 : o.icon === 'warn' ? 8000 : 5000);
   return t;
@@ -23,87 +49,235 @@ function toast(text, o = {}) {
 
 /* == Acts. The nearest [data-at] has the API's path of the thing, the list's [data-many] that of its queue; the verb is
    the last part of the path, unless it says otherwise. */
-const stopped = (n, asked) => [n > asked || !n ? `${plural(n - asked, 'job')} cancelled` : '', asked ? `${plural(asked, 'job')} told to stop` : ''].filter(Boolean).join(', ');
+const stopped = (n, asked) =>
+  [n > asked || !n ? `${plural(n - asked, 'job')} cancelled` : '', asked ? `${plural(asked, 'job')} told to stop` : '']
+    .filter(Boolean)
+    .join(', ');
 const VERBS = {
-  retry:   { word: 'Retry', icon: 'retry', done: n => `${plural(n, 'job')} retried` },
-  remove:  { word: 'Remove', icon: 'trash', done: n => `${plural(n, 'job')} removed`, danger: true, sure: true, method: 'DELETE', path: '' },
-  replay:  { word: 'Replay', icon: 'retry', done: n => `${plural(n, 'dead letter')} replayed` },
-  discard: { word: 'Discard', icon: 'trash', done: n => `${plural(n, 'dead letter')} discarded`, danger: true, sure: true },
-  cancel:  { word: 'Cancel', icon: 'cancelled', done: (n, w, found) => stopped(n, found.requested ?? +(found.outcome === 'requested')), sure: true, final: true },
-  promote: { word: 'Run now', bulk: 'Promote', icon: 'skip', done: n => n > 1 ? `${plural(n, 'job')} promoted` : 'It may run now, as soon as a slot is free' },
-  pause:   { word: 'Pause', icon: 'pause', done: (n, w) => `${w} paused: running jobs finish, no new ones start`, undo: 'resume' },
-  resume:  { word: 'Resume', icon: 'play', done: (n, w) => `${w} resumed`, undo: 'pause' },
-  run:     { word: 'Run now', icon: 'play', done: (n, w) => `${w} added to its queue` },
-  trip:    { word: 'Trip', icon: 'open', done: (n, w) => `Circuit ${w} opened by hand`, undo: 'reset' },
-  reset:   { word: 'Close', icon: 'check', done: (n, w) => `Circuit ${w} closed`, undo: 'trip' },
-  quiet:   { word: 'Quiet', icon: 'pause', done: (n, w) => `${w} takes no more jobs` },
-  stop:    { word: 'Stop', icon: 'x', done: (n, w) => `${w} ends when its jobs have`, danger: true, sure: true },
-  drain:   { word: 'Empty', icon: 'trash', done: () => 'The queue is empty', danger: true, sure: true },
+  retry: { word: 'Retry', icon: 'retry', done: n => `${plural(n, 'job')} retried` },
+  remove: {
+    word: 'Remove',
+    icon: 'trash',
+    done: n => `${plural(n, 'job')} removed`,
+    danger: true,
+    sure: true,
+    method: 'DELETE',
+    path: '',
+  },
+  replay: { word: 'Replay', icon: 'retry', done: n => `${plural(n, 'dead letter')} replayed` },
+  discard: {
+    word: 'Discard',
+    icon: 'trash',
+    done: n => `${plural(n, 'dead letter')} discarded`,
+    danger: true,
+    sure: true,
+  },
+  cancel: {
+    word: 'Cancel',
+    icon: 'cancelled',
+    done: (n, w, found) => stopped(n, found.requested ?? +(found.outcome === 'requested')),
+    sure: true,
+    final: true,
+  },
+  promote: {
+    word: 'Run now',
+    bulk: 'Promote',
+    icon: 'skip',
+    done: n => (n > 1 ? `${plural(n, 'job')} promoted` : 'It may run now, as soon as a slot is free'),
+  },
+  pause: {
+    word: 'Pause',
+    icon: 'pause',
+    done: (n, w) => `${w} paused: running jobs finish, no new ones start`,
+    undo: 'resume',
+  },
+  resume: { word: 'Resume', icon: 'play', done: (n, w) => `${w} resumed`, undo: 'pause' },
+  run: { word: 'Run now', icon: 'play', done: (n, w) => `${w} added to its queue` },
+  trip: { word: 'Trip', icon: 'open', done: (n, w) => `Circuit ${w} opened by hand`, undo: 'reset' },
+  reset: { word: 'Close', icon: 'check', done: (n, w) => `Circuit ${w} closed`, undo: 'trip' },
+  quiet: { word: 'Quiet', icon: 'pause', done: (n, w) => `${w} takes no more jobs` },
+  stop: { word: 'Stop', icon: 'x', done: (n, w) => `${w} ends when its jobs have`, danger: true, sure: true },
+  drain: { word: 'Empty', icon: 'trash', done: () => 'The queue is empty', danger: true, sure: true },
 };
 const TELLS = {
-  retry: ['It goes to the end of its queue, with all its attempts. A parent that failed waits for its children that have not succeeded; those run again with it.', 'They go to the end of the queue, with all their attempts. Parents that failed wait for their children that have not succeeded; those run again with them. Jobs that fail from now on are not included.'],
-  replay: ['It goes back to its own queue, under its own name, in one step: it is never in both places. A parent of a flow waits for its children that have not succeeded; their dead letters are replayed with it.', 'Each goes back to its own queue, under its own name, in one step: it is never in both places. Parents of flows wait for their children that have not succeeded; their dead letters are replayed with them.'],
-  remove: ['It is deleted with its log and result. This cannot be undone.', 'They are deleted with their logs and results. This cannot be undone.'],
-  discard: ['It is deleted with its data and traceback. This cannot be undone.', 'They are deleted with their data and tracebacks. This cannot be undone.'],
-  cancel: ['If it waits, it never runs. If it runs, its handler is told and it ends as cancelled, without a retry.', 'Those that wait never run. Those that run are told, and end as cancelled, without a retry. This cannot be undone. Jobs that are added from now on are not included.'],
+  retry: [
+    'It goes to the end of its queue, with all its attempts. A parent that failed waits for its children that have not succeeded; those run again with it.',
+    'They go to the end of the queue, with all their attempts. Parents that failed wait for their children that have not succeeded; those run again with them. Jobs that fail from now on are not included.',
+  ],
+  replay: [
+    'It goes back to its own queue, under its own name, in one step: it is never in both places. A parent of a flow waits for its children that have not succeeded; their dead letters are replayed with it.',
+    'Each goes back to its own queue, under its own name, in one step: it is never in both places. Parents of flows wait for their children that have not succeeded; their dead letters are replayed with them.',
+  ],
+  remove: [
+    'It is deleted with its log and result. This cannot be undone.',
+    'They are deleted with their logs and results. This cannot be undone.',
+  ],
+  discard: [
+    'It is deleted with its data and traceback. This cannot be undone.',
+    'They are deleted with their data and tracebacks. This cannot be undone.',
+  ],
+  cancel: [
+    'If it waits, it never runs. If it runs, its handler is told and it ends as cancelled, without a retry.',
+    'Those that wait never run. Those that run are told, and end as cancelled, without a retry. This cannot be undone. Jobs that are added from now on are not included.',
+  ],
   promote: ['It may run at once, before its time.', 'They may run at once, before their time, as slots get free.'],
   stop: ['It takes no more jobs, lets those end that it runs, and is gone.', ''],
-  drain: ['All jobs that wait are deleted. Running ones go on. This cannot be undone.', 'All jobs that wait are deleted. Running ones go on. This cannot be undone.'],
+  drain: [
+    'All jobs that wait are deleted. Running ones go on. This cannot be undone.',
+    'All jobs that wait are deleted. Running ones go on. This cannot be undone.',
+  ],
 };
 const written = () => h('small', {}, 'Written to the audit log');
-function confirmed(verb, n, noun, about, act, more = [], open = false) {  // asks first; `act` is done with what was filled in when the answer is yes
-  const v = VERBS[verb], one = n === 1 && !open, danger = v.danger || v.final && !one, typed = danger && n > 100, what = `${v.bulk && !one ? v.bulk : v.word} ${open ? `${num(n)} or more ${noun}s` : one ? 'this ' + noun : plural(n, noun)}`;
+function confirmed(verb, n, noun, about, act, more = [], open = false) {
+  // asks first; `act` is done with what was filled in when the answer is yes
+  const v = VERBS[verb],
+    one = n === 1 && !open,
+    danger = v.danger || (v.final && !one),
+    typed = danger && n > 100,
+    what = `${v.bulk && !one ? v.bulk : v.word} ${open ? `${num(n)} or more ${noun}s` : one ? 'this ' + noun : plural(n, noun)}`;
   const ok = h('button', { class: 'btn primary' + (danger ? ' danger' : ''), value: 'ok', disabled: typed }, what);
-  const d = dialog(h('form', { method: 'dialog' }, h('h2', { id: 'dlg-t' }, what + '?'), h('p', {}, TELLS[verb]?.[one ? 0 : 1] || ''),
-    about.length > 0 && facts(about), more,
-    typed && h('label', {}, h('span', {}, `Type ${num(n)}`), h('input', { class: 'input', autocomplete: 'off', 'aria-label': `Type ${num(n)} to confirm`, oninput: e => { ok.disabled = e.target.value.replace(/\D/g, '') !== String(n); } })),
-    h('footer', {}, written(), h('button', { class: 'btn', value: 'no' }, 'Back'), ok)));
-  if (danger) $('.btn[value=no]', d).focus(); else ok.focus();
-  d.addEventListener('close', () => { if (d.returnValue === 'ok') act(filled(d)); });
+  const d = dialog(
+    h(
+      'form',
+      { method: 'dialog' },
+      h('h2', { id: 'dlg-t' }, what + '?'),
+      h('p', {}, TELLS[verb]?.[one ? 0 : 1] || ''),
+      about.length > 0 && facts(about),
+      more,
+      typed &&
+        h(
+          'label',
+          {},
+          h('span', {}, `Type ${num(n)}`),
+          h('input', {
+            class: 'input',
+            autocomplete: 'off',
+            'aria-label': `Type ${num(n)} to confirm`,
+            oninput: e => {
+              ok.disabled = e.target.value.replace(/\D/g, '') !== String(n);
+            },
+          }),
+        ),
+      h('footer', {}, written(), h('button', { class: 'btn', value: 'no' }, 'Back'), ok),
+    ),
+  );
+  if (danger) $('.btn[value=no]', d).focus();
+  else ok.focus();
+  d.addEventListener('close', () => {
+    if (d.returnValue === 'ok') act(filled(d));
+  });
   return d;
 }
 /* Replaying many: with other attempts or waits, if wanted; and how many still have the data that their handlers take. */
-const OPTIONS = { replay: () => [
-  h('label', {}, h('span', {}, 'Attempts'), h('select', { name: 'attempts', 'data-as': 'number' }, h('option', { value: '' }, 'As before'), [1, 3, 5, 10].map(k => h('option', {}, String(k))))),
-  h('label', {}, h('span', {}, 'Wait between attempts'), h('select', { name: 'backoff', 'data-as': 'json' }, h('option', { value: '' }, 'As before'), h('option', { value: '{"type":"fixed","seconds":30}' }, 'Always 30 s'), h('option', { value: '{"type":"exponential","seconds":5}' }, 'Twice as long each time, from 5 s'))),
-] };
+const OPTIONS = {
+  replay: () => [
+    h(
+      'label',
+      {},
+      h('span', {}, 'Attempts'),
+      h(
+        'select',
+        { name: 'attempts', 'data-as': 'number' },
+        h('option', { value: '' }, 'As before'),
+        [1, 3, 5, 10].map(k => h('option', {}, String(k))),
+      ),
+    ),
+    h(
+      'label',
+      {},
+      h('span', {}, 'Wait between attempts'),
+      h(
+        'select',
+        { name: 'backoff', 'data-as': 'json' },
+        h('option', { value: '' }, 'As before'),
+        h('option', { value: '{"type":"fixed","seconds":30}' }, 'Always 30 s'),
+        h('option', { value: '{"type":"exponential","seconds":5}' }, 'Twice as long each time, from 5 s'),
+      ),
+    ),
+  ],
+};
 async function fitting(d, where) {
   try {
     const found = await api.get('dead-letters/fit?' + new URLSearchParams(where || {}));
-    if (!found.fit && !found.unfit) return;                  // nothing is known of their handlers here
-    $('dl', d)?.append(h('dt', {}, 'Data check'), h('dd', {}, `${num(found.fit)} fit` + (found.unfit ? `, ${num(found.unfit)} no longer fit and stay here` : '') + (found.more ? `, of the first ${num(found.looked)}` : '')));
-  } catch { /* it is checked again when they are replayed */ }
+    if (!found.fit && !found.unfit) return; // nothing is known of their handlers here
+    $('dl', d)?.append(
+      h('dt', {}, 'Data check'),
+      h(
+        'dd',
+        {},
+        `${num(found.fit)} fit` +
+          (found.unfit ? `, ${num(found.unfit)} no longer fit and stay here` : '') +
+          (found.more ? `, of the first ${num(found.looked)}` : ''),
+      ),
+    );
+  } catch {
+    /* it is checked again when they are replayed */
+  }
 }
-async function act(verb, at, what, row) {                   // one thing: done at once, greyed until the server has answered
-  const v = VERBS[verb], path = at + (v.path ?? '/' + verb);
+async function act(verb, at, what, row) {
+  // one thing: done at once, greyed until the server has answered
+  const v = VERBS[verb],
+    path = at + (v.path ?? '/' + verb);
   row?.classList.add('stale');
   try {
     const found = await api.call(v.method || 'POST', path, v.method ? undefined : {});
     toast(v.done(1, what, found), { icon: 'check', undo: v.undo && (() => act(v.undo, at, what)) });
-    if (verb === 'remove' && !row) location.href = $('.crumbs li:nth-last-child(2) a')?.href || site.href; else refresh();
+    if (verb === 'remove' && !row) location.href = $('.crumbs li:nth-last-child(2) a')?.href || site.href;
+    else refresh();
   } catch (error) {
     row?.classList.remove('stale');
     toast(error.message, { icon: 'warn' });
   }
 }
-async function bulk(verb, many, body, n, then) {                  // at most 1,000 a call, with a cursor: progress can be shown and stopped
-  let stop = false, done = 0, requested = 0, refused = 0, cursor;
+async function bulk(verb, many, body, n, then) {
+  // at most 1,000 a call, with a cursor: progress can be shown and stopped
+  let stop = false,
+    done = 0,
+    requested = 0,
+    refused = 0,
+    cursor;
   const bar = h('progress', { max: n || 1, value: 0, 'aria-label': 'Progress' });
-  const t = n > 25 && toast(`Working on ${num(n)}`, { icon: VERBS[verb].icon, act: ['Stop', () => { stop = true; }], keep: true });
+  const t =
+    n > 25 &&
+    toast(`Working on ${num(n)}`, {
+      icon: VERBS[verb].icon,
+      act: [
+        'Stop',
+        () => {
+          stop = true;
+        },
+      ],
+      keep: true,
+    });
   if (t) t.append(bar);
   try {
     do {
       const found = await api.post(`${many}/${verb}`, cursor ? { ...body, cursor } : body);
-      done += found.done ?? found.removed ?? 0; requested += found.requested ?? 0; refused += (found.refused?.length || 0) + Object.keys(found.invalid || {}).length; cursor = found.cursor;
-      if (t) { bar.value = done; $('span', t).textContent = `${num(done)} of ${num(n)}`; }
+      done += found.done ?? found.removed ?? 0;
+      requested += found.requested ?? 0;
+      refused += (found.refused?.length || 0) + Object.keys(found.invalid || {}).length;
+      cursor = found.cursor;
+      if (t) {
+        bar.value = done;
+        $('span', t).textContent = `${num(done)} of ${num(n)}`;
+      }
     } while (cursor && !stop);
     const left = refused ? `; ${num(refused)} could not be, and stay as they are` : '';
-    toast(stop ? `Stopped: ${num(done)} done` : VERBS[verb].done(done, '', { requested }) + left, { icon: refused && !done ? 'warn' : 'check' });
-  } catch (error) { toast(`${error.message}${done ? ` ${num(done)} were done before.` : ''}`, { icon: 'warn' }); }
+    toast(stop ? `Stopped: ${num(done)} done` : VERBS[verb].done(done, '', { requested }) + left, {
+      icon: refused && !done ? 'warn' : 'check',
+    });
+  } catch (error) {
+    toast(`${error.message}${done ? ` ${num(done)} were done before.` : ''}`, { icon: 'warn' });
+  }
   if (t) t.remove();
-  if (then && done) location.href = then; else refresh();
+  if (then && done) location.href = then;
+  else refresh();
 }
-const listed = box => ({ many: box.dataset.many, noun: box.dataset.noun || 'job', filter: JSON.parse(box.dataset.filter || '{}') });
+const listed = box => ({
+  many: box.dataset.many,
+  noun: box.dataset.noun || 'job',
+  filter: JSON.parse(box.dataset.filter || '{}'),
+});
 function about(box) {
   const said = box.dataset.about;
   return [...(said ? [['Matches', said]] : []), ['As of', clock(now(), true) + ' UTC']];
@@ -111,38 +285,111 @@ function about(box) {
 function actions(e) {
   const b = e.target.closest('[data-act]');
   if (!b || b.disabled) return;
-  const verb = b.dataset.act, v = VERBS[verb], box = b.closest('[data-list]'), bar = b.closest('.bulk'), row = b.closest('tr'), what = b.dataset.on || '';
+  const verb = b.dataset.act,
+    v = VERBS[verb],
+    box = b.closest('[data-list]'),
+    bar = b.closest('.bulk'),
+    row = b.closest('tr'),
+    what = b.dataset.on || '';
   b.closest('[popover]')?.hidePopover?.();
   if (b.dataset.form) return ask(b);
   if (verb === 'stack') return stack(b, b.closest('[data-at]').dataset.at);
   if (bar || b.dataset.all != null) {
     const { many, noun, filter } = listed(b.dataset.many ? b : box);
-    const ids = bar && bar.dataset.whole !== '1' ? $$('tbody tr', box).filter(r => $('input[type=checkbox]', r)?.checked).map(r => r.dataset.id) : null;
+    const ids =
+      bar && bar.dataset.whole !== '1'
+        ? $$('tbody tr', box)
+            .filter(r => $('input[type=checkbox]', r)?.checked)
+            .map(r => r.dataset.id)
+        : null;
     const n = ids ? ids.length : +(b.dataset.all ?? box.dataset.match);
     const body = ids ? { ids } : filter;
-    const d = confirmed(verb, n, noun, ids ? [] : about(b.dataset.many ? b : box), more => bulk(verb, many, { ...body, ...more }, n), OPTIONS[verb]?.() || [], !ids && !b.dataset.many && 'open' in box.dataset);
+    const d = confirmed(
+      verb,
+      n,
+      noun,
+      ids ? [] : about(b.dataset.many ? b : box),
+      more => bulk(verb, many, { ...body, ...more }, n),
+      OPTIONS[verb]?.() || [],
+      !ids && !b.dataset.many && 'open' in box.dataset,
+    );
     if (verb === 'replay' && !ids) fitting(d, body.where);
     return d;
   }
-  const many = b.dataset.many || box?.dataset.many, at = b.dataset.many ? null : b.closest('[data-at]')?.dataset.at;
-  const go = at != null ? () => act(verb, at, what, row) : () => bulk(verb, many, { ids: [b.dataset.ids || row.dataset.id] }, 1, b.dataset.ids && !b.dataset.many && $('.crumbs a')?.href);
+  const many = b.dataset.many || box?.dataset.many,
+    at = b.dataset.many ? null : b.closest('[data-at]')?.dataset.at;
+  const go =
+    at != null
+      ? () => act(verb, at, what, row)
+      : () =>
+          bulk(
+            verb,
+            many,
+            { ids: [b.dataset.ids || row.dataset.id] },
+            1,
+            b.dataset.ids && !b.dataset.many && $('.crumbs a')?.href,
+          );
   if (v.sure) return confirmed(verb, 1, b.dataset.noun || box?.dataset.noun || 'job', [], go);
   go();
 }
 
 /* == Where a running job is: its worker is asked, and answers within moments. */
 async function stack(b, at) {
-  b.disabled = true; b.setAttribute('aria-busy', 'true');
+  b.disabled = true;
+  b.setAttribute('aria-busy', 'true');
   try {
-    const found = await api.post(`${at}/stack`), text = h('pre', { class: 'code tb', id: 'stack', tabindex: '0', role: 'region', 'aria-label': 'Stack' },
-      found.lines.flatMap((line, i) => [i ? '\n' : '', line.kind ? h('span', { class: line.kind }, line.text) : line.text]));
-    const d = dialog(h('form', { method: 'dialog' }, h('h2', { id: 'dlg-t' }, 'Where it is now'),
-      h('p', {}, found.silent ? `The event loop of ${found.worker} has not moved for ${span(found.silent)}: these are its threads, the innermost frame first.` : `On ${found.worker}, as of ${clock(now(), true)} UTC; the innermost frame comes last.`), text,
-      h('footer', {}, written(), h('button', { class: 'btn', type: 'button', 'data-copy': found.stack }, icon('copy'), 'Copy'), h('button', { class: 'btn', type: 'button', onclick: () => { d.close(); stack(b, at); } }, icon('retry'), 'Again'), h('button', { class: 'btn primary', value: 'ok' }, 'Close'))), 'wide');
+    const found = await api.post(`${at}/stack`),
+      text = h(
+        'pre',
+        { class: 'code tb', id: 'stack', tabindex: '0', role: 'region', 'aria-label': 'Stack' },
+        found.lines.flatMap((line, i) => [
+          i ? '\n' : '',
+          line.kind ? h('span', { class: line.kind }, line.text) : line.text,
+        ]),
+      );
+    const d = dialog(
+      h(
+        'form',
+        { method: 'dialog' },
+        h('h2', { id: 'dlg-t' }, 'Where it is now'),
+        h(
+          'p',
+          {},
+          found.silent
+            ? `The event loop of ${found.worker} has not moved for ${span(found.silent)}: these are its threads, the innermost frame first.`
+            : `On ${found.worker}, as of ${clock(now(), true)} UTC; the innermost frame comes last.`,
+        ),
+        text,
+        h(
+          'footer',
+          {},
+          written(),
+          h('button', { class: 'btn', type: 'button', 'data-copy': found.stack }, icon('copy'), 'Copy'),
+          h(
+            'button',
+            {
+              class: 'btn',
+              type: 'button',
+              onclick: () => {
+                d.close();
+                stack(b, at);
+              },
+            },
+            icon('retry'),
+            'Again',
+          ),
+          h('button', { class: 'btn primary', value: 'ok' }, 'Close'),
+        ),
+      ),
+      'wide',
+    );
     if (!found.silent) text.scrollTop = text.scrollHeight;
     $('.btn.primary', d).focus();
-  } catch (error) { toast(error.message, { icon: 'warn' }); }
-  b.disabled = false; b.removeAttribute('aria-busy');
+  } catch (error) {
+    toast(error.message, { icon: 'warn' });
+  }
+  b.disabled = false;
+  b.removeAttribute('aria-busy');
 }
 
 /* == Forms that the server drew as <template id=form-…>: asked in a dialog, sent as JSON. A field's name is its place in
@@ -150,12 +397,24 @@ async function stack(b, at) {
 function filled(form) {
   const body = {};
   for (const field of $$('[name]', form)) {
-    const text = field.type === 'checkbox' ? (field.checked ? 'true' : '') : field.value, as = field.dataset.as, [first, second] = field.name.split('.');
+    const text = field.type === 'checkbox' ? (field.checked ? 'true' : '') : field.value,
+      as = field.dataset.as,
+      [first, second] = field.name.split('.');
     let value = text;
     if ('same' in field.dataset && text === field.defaultValue) continue;
-    if (text.trim() === '') { if (!('null' in field.dataset)) continue; value = null; }
-    else if (as === 'number') { value = Number(text.replace(/[,\s]/g, '')); if (isNaN(value)) throw new Refused(422, { message: `${text} is no number.`, field: field.name }); }
-    else if (as === 'json') { try { value = JSON.parse(text); } catch (error) { throw new Refused(422, { message: `This is not JSON: ${error.message}.`, field: field.name }); } }
+    if (text.trim() === '') {
+      if (!('null' in field.dataset)) continue;
+      value = null;
+    } else if (as === 'number') {
+      value = Number(text.replace(/[,\s]/g, ''));
+      if (isNaN(value)) throw new Refused(422, { message: `${text} is no number.`, field: field.name });
+    } else if (as === 'json') {
+      try {
+        value = JSON.parse(text);
+      } catch (error) {
+        throw new Refused(422, { message: `This is not JSON: ${error.message}.`, field: field.name });
+      }
+    }
     if (!second) body[first] = value;
     else if (value !== null) (body[first] ||= {})[second] = value;
     else body[first] ??= null;
@@ -163,21 +422,53 @@ function filled(form) {
   return body;
 }
 function ask(b) {
-  const source = document.getElementById('form-' + b.dataset.form), verb = b.dataset.act, wrong = h('div', {});
-  const form = h('form', { method: 'dialog' }, source.content.cloneNode(true), wrong, h('footer', {}, written(), h('button', { class: 'btn', value: 'no', formnovalidate: true }, 'Back'), h('button', { class: 'btn primary', value: 'ok' }, source.dataset.word)));
-  const title = $('h2', form); title.id = 'dlg-t';
-  const at = source.dataset.at ?? b.closest('[data-at]').dataset.at, send = body => api.call(source.dataset.method || 'POST', at, body);
+  const source = document.getElementById('form-' + b.dataset.form),
+    verb = b.dataset.act,
+    wrong = h('div', {});
+  const form = h(
+    'form',
+    { method: 'dialog' },
+    source.content.cloneNode(true),
+    wrong,
+    h(
+      'footer',
+      {},
+      written(),
+      h('button', { class: 'btn', value: 'no', formnovalidate: true }, 'Back'),
+      h('button', { class: 'btn primary', value: 'ok' }, source.dataset.word),
+    ),
+  );
+  const title = $('h2', form);
+  title.id = 'dlg-t';
+  const at = source.dataset.at ?? b.closest('[data-at]').dataset.at,
+    send = body => api.call(source.dataset.method || 'POST', at, body);
   const d = dialog(form);
   form.addEventListener('submit', async e => {
     if (e.submitter?.value !== 'ok') return;
     e.preventDefault();
     try {
-      const body = { ...JSON.parse(source.dataset.body || '{}'), ...filled(form) }, before = source.dataset.before && JSON.parse(source.dataset.before);
-      const found = await send(body), invalid = Object.values(found.invalid || {})[0];
-      if (invalid || found.refused?.length) throw new Refused(409, { message: invalid || 'It could not be: it is gone, or a job of its id is there.' });
+      const body = { ...JSON.parse(source.dataset.body || '{}'), ...filled(form) },
+        before = source.dataset.before && JSON.parse(source.dataset.before);
+      const found = await send(body),
+        invalid = Object.values(found.invalid || {})[0];
+      if (invalid || found.refused?.length)
+        throw new Refused(409, { message: invalid || 'It could not be: it is gone, or a job of its id is there.' });
       d.close();
-      toast(source.dataset.done || VERBS[verb]?.done(1, b.dataset.on || '', found) || 'Done', { icon: 'check', undo: before && (() => send(before).then(refresh, error => toast(error.message, { icon: 'warn' }))), act: found.id && source.dataset.opens ? ['Open', () => { location.href = to('queues', found.queue, 'jobs', found.id); }] : undefined });
-      if (source.dataset.then) location.href = to(source.dataset.then); else refresh();
+      toast(source.dataset.done || VERBS[verb]?.done(1, b.dataset.on || '', found) || 'Done', {
+        icon: 'check',
+        undo: before && (() => send(before).then(refresh, error => toast(error.message, { icon: 'warn' }))),
+        act:
+          found.id && source.dataset.opens
+            ? [
+                'Open',
+                () => {
+                  location.href = to('queues', found.queue, 'jobs', found.id);
+                },
+              ]
+            : undefined,
+      });
+      if (source.dataset.then) location.href = to(source.dataset.then);
+      else refresh();
     } catch (error) {
       wrong.replaceChildren(note('crit', error.message));
       $(`[name^="${error.field || '-'}"]`, form)?.focus();
