@@ -36,20 +36,20 @@ async def test_no_page_has_a_serious_fault_for_those_who_see_or_hear_it_otherwis
 @pytest.mark.parametrize(
     ("path", "texts"),
     [
-        ("/dead", ["deliver", "ConnectionError", "webhooks", "attempts spent"]),
+        ("/dead", ["deliver", "ConnectionError", "webhooks", "out of attempts"]),
         ("/dead/webhooks%2F1", ["refused the connection", "Traceback", "ticket"]),
         ("/schedules", ["nightly-report", "Every day at 02:00", "Berlin", "Every 5 minutes", "Paused"]),
         ("/workers", ["28", "import_contacts", "64", "sync_orders"]),
         ("/flows", ["publish_handbook", "check_links", "render", "No worker", "app-polling"]),
-        ("/groups", ["org:nordwind", "org:kestrel", "120 a minute", "storefront-sync"]),
+        ("/groups", ["org:nordwind", "org:kestrel", "120 per minute", "storefront-sync"]),
         ("/breakers", ["embeddings.internal", "Next probe", "Close now"]),
         (
             "/audit",
             [
                 "maya",
-                "Retried 40\u00a0failed jobs of email, error 550; 2 refused",
+                "Retried 40\u00a0failed jobs in email, error 550; 2 refused",
                 "Paused queue app-polling",
-                "Tried to remove job 7 of email",
+                "Tried to remove job 7 in email",
                 "refused: job 7 is running",
             ],
         ),

@@ -39,8 +39,8 @@ async def test_an_open_page_says_in_its_header_that_the_store_is_away(
     well = await colours(page)
     monkeypatch.setattr(one_stage.app.store.circuits, "list", away)
 
-    await expect(state).to_have_text("Store away")
-    await expect(page.locator(".banner")).to_contain_text("No connection to the store")
+    await expect(state).to_have_text("Store unreachable")
+    await expect(page.locator(".banner")).to_contain_text("Cannot reach the store")
     unwell = await colours(page)
     monkeypatch.undo()
     await expect(state).to_have_text("Live")
@@ -58,7 +58,7 @@ async def test_a_page_that_is_opened_while_the_store_is_away_is_not_live(
     page = await guest("/groups")
 
     await expect(page.locator("h1")).to_contain_text("cannot reach its store")
-    await expect(page.locator(".live")).to_have_text("Store away")
+    await expect(page.locator(".live")).to_have_text("Store unreachable")
     assert (await colours(page))[0] == "rgb(217, 63, 63)"
 
     gone.undo()
@@ -70,5 +70,5 @@ async def test_a_page_without_a_stream_does_not_claim_to_be_live(guest: Guest) -
     guest.expected = ("404",)
     page = await guest("/nothing-is-here")
 
-    await expect(page.locator("h1")).to_contain_text("Nothing is here")
+    await expect(page.locator("h1")).to_contain_text("Page not found")
     await expect(page.locator(".live")).to_have_count(0)

@@ -31,7 +31,7 @@ async def test_the_printed_link_lets_a_browser_act(one_stage: Stage, guest: Gues
         one_stage.do, one_stage.app.queue("app-polling").schedules.put("link", "poll", {"app": "x"}, every=3600)
     )
     page = await guest("/schedules?q=link", base=base)
-    await expect(page.locator(".readonly")).to_have_text("Read only Sign in to act", use_inner_text=True)
+    await expect(page.locator(".readonly")).to_have_text("Read-only Sign in", use_inner_text=True)
     await expect(page.locator("tbody tr").first).to_be_visible()
     looking = await page.locator(CHANGES).count()
 
@@ -51,10 +51,10 @@ async def test_a_reader_asks_for_a_new_link(one_stage: Stage, guest: Guest) -> N
     clock = ManualClock()
     base, told = await linked(one_stage, clock)
     page = await guest("/", base=base)
-    await page.get_by_role("link", name="Sign in to act").click()
+    await page.get_by_role("link", name="Sign in").click()
     clock.advance(15 * 60_000)
     await page.get_by_role("button", name="Print a new link").click()
-    await expect(page.get_by_role("status")).to_contain_text("The link was printed")
+    await expect(page.get_by_role("status")).to_contain_text("A new link was printed")
     await page.goto(told[-1])
 
     assert len(told) == 2
@@ -87,5 +87,5 @@ async def test_on_a_phone_the_way_in_is_within_reach(one_stage: Stage, guest: Gu
     assert all(end <= start + 1 for (_, end), (start, _) in pairwise(boxes)), boxes
     assert boxes[-1][1] <= PHONE[0]
     assert await findings(page) == []
-    await page.get_by_role("link", name="Sign in to act").tap()
+    await page.get_by_role("link", name="Sign in").tap()
     await expect(page).to_have_url(base + "/sign-in")

@@ -104,10 +104,10 @@ async def test_all_that_match_are_cancelled_after_a_question_that_says_it_is_fin
 
     await expect(page.locator(".toast").last).to_contain_text("3 jobs cancelled")
     await expect(page.locator(".toast button", has_text="Undo")).to_have_count(0)
-    await expect(page.locator("main")).to_contain_text("No job matches")
+    await expect(page.locator("main")).to_contain_text("No matching jobs")
     assert stage.do(queue.count("delayed", JobFilter(text="stop"))).count == 0
     audit = await guest("/audit?q=cancelled")
-    await expect(audit.locator("tbody tr").first).to_contain_text("Cancelled 3\u00a0delayed jobs of email, text stop")
+    await expect(audit.locator("tbody tr").first).to_contain_text("Cancelled 3\u00a0delayed jobs in email, text stop")
 
 
 async def test_a_queue_is_paused_and_undone(one_stage: Stage, guest: Guest) -> None:
@@ -136,16 +136,14 @@ async def test_a_customer_is_found_in_all_queues_from_the_keyboard(stage: Stage,
     page = await guest("/workers")
     await page.keyboard.press("/")
     await page.locator("dialog input").fill("group:org:nordwind")
-    await expect(page.locator("#pal li").last).to_contain_text("Find group:org:nordwind")
+    await expect(page.locator("#pal li").last).to_contain_text("Search for group:org:nordwind")
     await page.keyboard.press("Enter")
 
     await expect(page).to_have_url(re.compile(r"/find\?q=group%3Aorg%3Anordwind"))
     await expect(page.locator("tbody tr")).to_have_count(5)
     await expect(page.locator("tbody tr").first).to_contain_text("sync_orders")
-    await expect(page.locator(".foot")).to_contain_text(
-        re.compile(r"Looked at \d+.jobs? and run records in \d+.queues")
-    )
-    await page.get_by_label("Find jobs and queues").fill("error:550")
+    await expect(page.locator(".foot")).to_contain_text(re.compile(r"Searched \d+.jobs? and run records in \d+.queues"))
+    await page.get_by_label("Search jobs and queues").fill("error:550")
     await expect(page.locator("tbody tr").first).to_contain_text("user unknown")
     phone = await guest("/find?q=user4@gone.example", size=PHONE)
     await expect(phone.locator("tbody tr").first).to_contain_text("email")
@@ -164,12 +162,12 @@ async def test_a_running_job_shows_where_it_is(stage: Stage, guest: Guest) -> No
     await page.get_by_role("button", name="Stack").click()
     dialog = page.locator("dialog")
 
-    await expect(dialog.locator("h2")).to_have_text("Where it is now")
+    await expect(dialog.locator("h2")).to_have_text("Stack")
     await expect(dialog.locator("pre")).to_contain_text("in import_contacts")
     await expect(dialog.locator("pre")).to_contain_text("await ctx.signal.wait()")
     await expect(dialog.locator("pre .lib").first).to_contain_text("in toril")
     assert await findings(page) == []
-    await page.get_by_role("button", name="Again").click()
+    await page.get_by_role("button", name="Refresh").click()
     await expect(page.locator("dialog")).to_have_count(1)
     await page.get_by_role("button", name="Close").click()
     audit = await guest("/audit?q=stack")

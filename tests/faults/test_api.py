@@ -95,7 +95,7 @@ def test_the_sign_in_link_is_printed_at_any_log_level(database: Path, tmp_path: 
         until(lambda: run.said("/sign-in?code="), "a link is printed", timeout=SLOW)
         printed = [line for line in run.log.read_text().splitlines() if "/sign-in?code=" in line]
 
-    assert [line.partition(",")[0] for line in printed] == ["To act in the dashboard"]
+    assert [line.partition(",")[0] for line in printed] == ["To sign in to the dashboard"]
 
 
 def test_a_token_lets_programs_on_the_same_machine_act(database: Path, tmp_path: Path) -> None:

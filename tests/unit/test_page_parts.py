@@ -250,15 +250,20 @@ WORKER = WorkerRow(
         ("circuit", {"circuit": "mail", "state": "open"}, "Circuit mail is open", ("breakers",)),
         ("paused", {}, "Queue email is paused", ("queues", "email")),
         ("no_worker", {}, "No worker serves this queue", ("workers",)),
-        ("quiet", {}, "All workers of this queue are quiet", ("workers",)),
-        ("no_handler", {"name": "send"}, "No living worker has a handler for send", ("workers",)),
-        ("concurrency", {"concurrency": 2, "running": ["1"]}, "The queue runs 2 at once", ("queues", "email")),
-        ("rate", {}, "The queue's rate is used up", ("queues", "email")),
+        ("quiet", {}, "All workers for this queue are quiet", ("workers",)),
+        ("no_handler", {"name": "send"}, "No live worker has a handler for send", ("workers",)),
+        (
+            "concurrency",
+            {"concurrency": 2, "running": ["1"]},
+            "The queue is at its concurrency limit of 2",
+            ("queues", "email"),
+        ),
+        ("rate", {}, "The queue has reached its rate limit", ("queues", "email")),
         ("group_limit", {"group": "a", "holders": ["1"]}, "Group a is at its limit", ("groups",)),
         ("waiting_children", {"open": 1, "children": 4}, "1 of 4\u00a0children have not ended", ()),
-        ("not_due", {}, "Its time has not come", ()),
-        ("alone", {"ahead": 0}, "It runs alone because its worker died", ("workers",)),
-        ("behind", {"ahead": 2}, "2\u00a0jobs go first", ("queues", "email")),
+        ("not_due", {}, "It is not due yet", ()),
+        ("alone", {"ahead": 0}, "It runs in isolation because its worker died", ("workers",)),
+        ("behind", {"ahead": 2}, "2\u00a0jobs are ahead of it", ("queues", "email")),
     ],
 )
 def test_what_holds_a_job_back_leads_to_where_it_can_be_changed(
@@ -275,21 +280,19 @@ def test_the_checks_that_passed_are_named() -> None:
 
     assert why is not None
     assert list(why.fine) == [
-        "Queue is not paused", "1\u00a0worker listens, 3 of 5\u00a0slots free", "It is due", "1 of 2 run",
+        "Queue is not paused", "1\u00a0worker, 3 of 5\u00a0slots free", "It is due", "1 of 2 running",
         "No open children",
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("others", "listens"), [([], []), ([WORKER], ["1\u00a0worker listens, 3 of 5\u00a0slots free"])]
-)
+@pytest.mark.parametrize(("others", "listens"), [([], []), ([WORKER], ["1\u00a0worker, 3 of 5\u00a0slots free"])])
 def test_a_worker_that_was_told_to_be_quiet_has_no_free_slots(others: list[WorkerRow], listens: list[str]) -> None:
     quiet = replace(WORKER, id="quiet", orders=("quiet",))
 
     why = explained(Explanation("next", "It is the next."), record(), VIEW, [quiet, *others], NOW)
 
     assert why is not None
-    assert [line for line in why.fine if "listen" in line] == listens
+    assert [line for line in why.fine if "slot" in line] == listens
 
 
 @pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED, State.ACTIVE])
@@ -307,12 +310,12 @@ def test_every_need_has_words_a_cause_and_one_button() -> None:
     told = troubles(needs)
 
     assert all(each.statement and each.cause and each.button and (each.to or each.act) for each in told)
-    assert told[0].cause == ("9\u00a0jobs wait, 4 more each minute.",)
-    assert told[4].cause == ("Its target is 2m\u00a000s. All slots are busy, the backlog grows by 96 a minute.",)
-    assert told[5].statement == ("4\u00a0jobs of ", Name("email", ("queues", "email")), " stalled within an hour")
+    assert told[0].cause == ("9\u00a0jobs waiting, growing by 4 per minute.",)
+    assert told[4].cause == ("The target is 2m\u00a000s. All slots are busy; the backlog grows by 96 per minute.",)
+    assert told[5].statement == ("4\u00a0jobs in ", Name("email", ("queues", "email")), " stalled in the last hour")
     assert "lost" not in str(told[5].cause)
     assert troubles([HighFailureRate("email", 1, 50.0, None, 20)])[0].cause == (
-        "20 in 30 minutes; no job ended in the week before.",
+        "20 in the last 30 minutes; nothing earlier this week to compare with.",
     )
     assert (told[7].act, told[7].at) == ("resume", ("queues", "email"))
     assert len(of_queue(needs, "email")) == 5

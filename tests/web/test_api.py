@@ -68,7 +68,7 @@ async def test_a_job_gets_what_the_workers_of_its_queue_declare(here: Served) ->
         no_subject = await client.post("/queues/email/jobs", json={"name": "greet", "data": {}})
 
     assert (refused.status_code, refused.json()["error"]["field"]) == (422, "attempts")
-    assert "no living worker declares" in refused.json()["error"]["message"]
+    assert "no live worker declares" in refused.json()["error"]["message"]
     jobs = await here.app.store.jobs("email", ids)
     options = JobOptions(backoff=waits, keep_failed=Keep(9), subject="acme")
     assert [job and (job.max_attempts, job.options) for job in jobs] == [(3, options), (1, options), (8, options)]
@@ -147,7 +147,7 @@ async def test_a_duration_may_be_sent_as_a_text(here: Served) -> None:
     assert rate["limits"]["rate"]["per"] == 600
     assert schedule["every_ms"] == 300_000
     assert {each["error"]["field"] for each in odd} == {"delay"}
-    assert 'a duration is a number of seconds, or a text such as "90s", "10m" or "2h"' in odd[0]["error"]["message"]
+    assert 'expected seconds, or a duration like "90s", "10m" or "2h"' in odd[0]["error"]["message"]
 
 
 async def test_an_id_with_any_signs_in_it_can_be_asked_for(here: Served) -> None:

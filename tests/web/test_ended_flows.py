@@ -71,7 +71,7 @@ async def test_a_flow_that_has_ended_is_drawn_from_the_run_records_of_its_jobs()
     assert "2 <small>of 2</small>" in listed
     for page in (job, below):
         assert [name for name in ("publish", "render", "draw") if name not in page] == []
-        assert "See flow</a>" in page
+        assert "View flow</a>" in page
     assert '<a class="link" href="../../../queues/pages/jobs/' in below  # its parent
 
 
@@ -132,7 +132,7 @@ async def test_a_kept_parent_whose_child_failed_has_no_attempts() -> None:
         listed = (await client.get("/queues/books?state=failed")).text
         child = (await client.get("/queues/pages/jobs/two")).text
 
-    assert "<dt>Attempts</dt><dd>none, it never started</dd>" in page
+    assert "<dt>Attempts</dt><dd>none, never started</dd>" in page
     assert [words for words in ("Attempt 1", "1 of 1 spent", "1 <small>of 1") if words in page + listed] == []
     assert "child pages:two failed" in page
     assert "Attempt 1</b>" in child

@@ -133,7 +133,7 @@ async def test_the_page_finds_ids_queues_and_whatever_else(here: Served) -> None
     assert re.findall(r'<tr data-id="([^"]*)"', pages["1"])[:3] == ["billing/1", "kept/1", "mail/1"]
     assert 'href="./queues/billing">billing</a></td><td class="n dim">queue' in pages["bill"]
     assert re.findall(r'<tr data-id="([^"]*)"', pages["group:org:nordwind"]) == ["mail/2"]
-    assert "Nothing is found" in pages["zz"]
+    assert "No results" in pages["zz"]
     assert "run records in 4\u00a0queues" in pages["zz"]
     assert "Looked at" not in plain
 

@@ -112,7 +112,7 @@ async def test_a_network_of_ipv6_is_one_client() -> None:
     for last in range(20):
         guard.refuse_secret(f"2001:db8::{last:x}", "ops")
 
-    with pytest.raises(Problem, match="too many wrong tries"):
+    with pytest.raises(Problem, match="too many failed sign-in attempts"):
         guard.check_tries("2001:db8::ffff", "ops")
     guard.check_tries("2001:db8:0:1::1", "ops")
     guard.check_tries("2001:db8::ffff", "ada")
@@ -120,9 +120,10 @@ async def test_a_network_of_ipv6_is_one_client() -> None:
 
 @pytest.mark.parametrize(
     ("people", "why"),
-    [({}, "at least one name"), ({"ops": ("hunter2", Role.READ)}, "'ops' needs at least 12 characters"),
+    [({}, "at least one user name"), ({"ops": ("hunter2", Role.READ)}, "'ops' needs at least 12 characters"),
      ({"ops": ("", Role.READ)}, "'ops' needs at least 12 characters"),
-     ({"a:b": ("a long password", Role.READ)}, "no colon"), ({"": ("a long password", Role.READ)}, "not empty")],
+     ({"a:b": ("a long password", Role.READ)}, "contain a colon, got 'a:b'"),
+     ({"": ("a long password", Role.READ)}, "not be empty")],
 )  # fmt: skip
 def test_a_password_that_can_be_guessed_is_refused(people: dict[str, tuple[str, Role]], why: str) -> None:
     with pytest.raises(InvalidOption, match=why) as refused:

@@ -84,7 +84,7 @@ async def test_slots_are_counted_for_each_queue_and_not_for_the_process() -> Non
     (worker,) = found
     assert worker["queue_slots"] == {"busy": {"slots": 2, "running": 2}, "idle": {"slots": 20, "running": 0}}
     assert (worker["slots"], worker["running"]) == (22, 2)
-    assert "1\u00a0worker listens, 0 of 2\u00a0slots free" in page.text
+    assert "1\u00a0worker, 0 of 2\u00a0slots free" in page.text
     assert re.search(r'id="n-slots">2 of 2<', queue.text)
 
 
@@ -185,9 +185,9 @@ async def test_the_audit_log_says_in_words_what_was_done_and_to_how_many(here: S
         promoted = await ask(client, "GET", "/audit?q=promoted+2+jobs")
 
     assert [each["text"] for each in found["items"]] == [
-        "Tried to remove job nobody of email",
-        f"Promoted 2 jobs of email: {jobs[0].id}, {jobs[2].id}, nobody; 1 refused",
-        "Cancelled 1 delayed job of email, data n=1",
+        "Tried to remove job nobody in email",
+        f"Promoted 2 jobs in email: {jobs[0].id}, {jobs[2].id}, nobody; 1 refused",
+        "Cancelled 1 delayed job in email, data n=1",
     ]
     assert [(each["done"], each["refused"]) for each in found["items"]] == [(None, None), (2, 1), (1, 0)]
     assert [each["action"] for each in promoted["items"]] == ["promote jobs"]

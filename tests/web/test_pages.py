@@ -156,7 +156,7 @@ async def test_a_name_and_password_need_no_page_to_enter() -> None:
         page = await client.get("/", auth=("ops", "a long password"))
 
     assert asked.headers["www-authenticate"].startswith("Basic")
-    assert "ops, may operate" in page.text
+    assert "ops · operate" in page.text
 
 
 async def test_what_is_not_there_is_said_on_a_page(here: Served) -> None:
@@ -165,7 +165,7 @@ async def test_what_is_not_there_is_said_on_a_page(here: Served) -> None:
         api = await client.get("/api/v1/nothing")
 
     assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
-    assert "Nothing is here" in page.text
+    assert "Page not found" in page.text
     assert api.json()["error"]["code"] == "not_found"
 
 
@@ -193,7 +193,7 @@ async def test_a_page_that_fails_gives_a_number(here: Served, monkeypatch: pytes
         page = await client.get("/")
 
     assert page.status_code == 500
-    assert re.search(r"Its number is <code>[0-9a-f]{12}</code>", page.text)
+    assert re.search(r"Look for incident <code>[0-9a-f]{12}</code>", page.text)
     assert "private" not in page.text
 
 
@@ -354,17 +354,17 @@ async def test_a_queue_shows_what_the_code_declares_and_what_is_set_over_it(here
         found = re.findall(r"<div><dt>([^<]*)</dt><dd>(.*?)</dd></div>", page)
         return {name: re.sub("<[^>]*>", "", value).replace("\u00a0", " ") for name, value in found}
 
-    assert (facts(nobody)["At once"], facts(nobody)["Rate"]) == ("any", "any")
-    assert "No living worker tells what the code has" in nobody
-    assert (facts(code)["At once"], facts(code)["Rate"]) == ("10 in each worker", "50 in 1 s in the code")
-    assert (facts(code)["Retries"], facts(code)["Timeout"]) == ("5 attempts exponential from 1 s", "5 s")
+    assert (facts(nobody)["Concurrency"], facts(nobody)["Rate limit"]) == ("no limit", "none")
+    assert "which no live worker reports at the moment" in nobody
+    assert (facts(code)["Concurrency"], facts(code)["Rate limit"]) == ("10 per worker", "50 per 1 s")
+    assert (facts(code)["Attempts"], facts(code)["Timeout"]) == ("5 exponential backoff from 1 s", "5 s")
     text = code.replace("\u00a0", " ")
-    assert "as the code has it: 10 at once in each worker (10 slots in 1 worker), 50 starts in 1 s." in text
+    assert "use the code's value: 10 per worker (10 slots in 1 worker), 50 starts per 1 s." in text
     assert 'placeholder="50"' in code
     assert "declare different values" not in code
-    assert facts(over)["At once"] == "4 set here, 10 in each worker in the code"
-    assert facts(over)["Rate"] == "5 in 10 s set here"
-    assert "Its workers declare different values for the rate." in over
+    assert facts(over)["Concurrency"] == "4 set here; code: 10 per worker"
+    assert facts(over)["Rate limit"] == "5 per 10 s set here"
+    assert "Workers declare different values for rate limit." in over
 
 
 async def test_cancelled_jobs_have_a_tab_and_a_look_of_their_own(here: Served) -> None:

@@ -91,8 +91,8 @@ async def test_a_new_queue_in_which_all_jobs_fail_needs_attention() -> None:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{here.port}") as client:
             page = await client.get("/", headers={"accept": "text/html"})
 
-    assert "fails 100" in page.text
-    assert "30 in 30 minutes; no job ended in the week before" in page.text
+    assert "100.0\u00a0% of jobs in <a" in page.text
+    assert "30 in the last 30 minutes; nothing earlier this week to compare with" in page.text
 
 
 async def test_failures_are_shown_by_their_error() -> None:
@@ -178,7 +178,7 @@ async def test_the_apps_own_rule_covers_what_is_shown_and_what_can_be_found() ->
     assert "(an account)" in noted.text
     assert refused.status_code == 422
     assert [each["ended"][:7] for each in noted.json()["items"]] == ["refused", "done"]
-    assert "it cannot be changed here" in page.text  # or what is shown in its place would be stored
+    assert "it cannot be edited here" in page.text  # or what is shown in its place would be stored
 
 
 async def test_what_a_rule_fails_on_is_not_shown() -> None:

@@ -44,7 +44,7 @@ async def test_without_credentials_nothing_can_be_changed() -> None:
     assert len(changing) > 20
     told = answers["POST /queues/{queue}/obliterate"].json()["error"]
     assert told["code"] == "forbidden"
-    assert "needs the role admin" in told["message"]
+    assert "requires the admin role" in told["message"]
     assert "sign-in link" in told["message"]
     assert "TORIL_HTTP_TOKEN" in told["message"]
 
@@ -94,7 +94,7 @@ async def test_a_link_works_once_and_its_own_browser_may_open_it_again() -> None
 
     assert (again.status_code, again.headers["location"]) == (303, "./")
     assert other.status_code == 403
-    assert "This link was used before, or is too old." in other.text
+    assert "This link has expired or was already used." in other.text
     assert 'data-role="read"' in page.text
 
 
@@ -107,7 +107,7 @@ async def test_a_link_is_of_no_use_after_a_quarter_of_an_hour_and_another_can_be
         let_in = await client.get(told[1])
 
     assert (late.status_code, asked.status_code, let_in.status_code) == (403, 200, 303)
-    assert "The link was printed" in asked.text
+    assert "A new link was printed" in asked.text
 
 
 async def test_whoever_asks_for_many_links_does_not_flood_the_log() -> None:
@@ -152,7 +152,7 @@ async def test_what_a_proxy_says_it_forwarded_is_not_taken_for_local(name: str) 
 
 @pytest.mark.parametrize(
     ("access", "hint"),
-    [(SignInLink(), "Sign in to act"), (Tokens({TOKEN: Role.READ}), "Sign in to act"), (Open(), ""),
+    [(SignInLink(), "Sign in"), (Tokens({TOKEN: Role.READ}), "Sign in"), (Open(), ""),
      (CustomAccess(lambda _: Role.READ), "")],
 )  # fmt: skip
 async def test_whoever_may_only_look_is_told_so_on_every_page(access: Access, hint: str) -> None:
@@ -160,7 +160,7 @@ async def test_whoever_may_only_look_is_told_so_on_every_page(access: Access, hi
         page = await client.get("/queues/email")
 
     assert '<p class="readonly">' in page.text
-    assert ("Sign in to act" in page.text) is bool(hint)
+    assert ("Sign in" in page.text) is bool(hint)
     assert "data-act=" not in page.text
 
 
@@ -182,7 +182,7 @@ async def test_another_token_can_be_given_to_act() -> None:
         act = await client.post("/api/v1/queues/email/pause", headers=OURS)
 
     assert (read.status_code, form.status_code, back.headers["location"], act.status_code) == (403, 200, "./", 200)
-    assert "this token has the role read" in read.json()["error"]["message"]
+    assert "your token has the role read" in read.json()["error"]["message"]
 
 
 async def test_whoever_is_asked_for_a_password_is_not_asked_for_a_token() -> None:
@@ -190,7 +190,7 @@ async def test_whoever_is_asked_for_a_password_is_not_asked_for_a_token() -> Non
         page = await client.get("/")
 
     assert page.status_code == 401
-    assert "name and a password" in page.text
+    assert "user name and password" in page.text
     assert 'name="token"' not in page.text
 
 
@@ -205,4 +205,4 @@ async def test_a_mounted_site_lets_local_people_look_and_not_act() -> None:
         act = await client.post("/api/v1/queues/email/pause")
 
     assert (looked.status_code, act.status_code) == (200, 403)
-    assert "the site's `access` decides who may do more" in act.json()["error"]["message"]
+    assert "as set by `access`" in act.json()["error"]["message"]

@@ -117,11 +117,13 @@ class Tokens:
 
     def __init__(self, tokens: Mapping[str, Role], *, clock: Clock = SYSTEM) -> None:
         if not tokens:
-            raise InvalidOption("Tokens needs at least one token; use Open() if anyone on this machine may look")
+            raise InvalidOption(
+                "Tokens needs at least one token; Open() gives read-only access to anyone on this machine"
+            )
         for token in tokens:
             if not isinstance(token, str) or len(token) < _SHORTEST:
                 raise InvalidOption(
-                    f"a token has at least {_SHORTEST} characters; make one with `openssl rand -hex 32`"
+                    f"a token needs at least {_SHORTEST} characters; make one with `openssl rand -hex 32`"
                 )
         self._clock = clock
         self._known = [
@@ -156,10 +158,10 @@ class Basic:
 
     def __init__(self, people: Mapping[str, tuple[str, Role]]) -> None:
         if not people:
-            raise InvalidOption("Basic needs at least one name with its password and role")
+            raise InvalidOption("Basic needs at least one user name with a password and a role")
         for name, (password, _) in people.items():
             if not name or ":" in name:
-                raise InvalidOption(f"a name of Basic is not empty and has no colon, and {preview(name)} does not fit")
+                raise InvalidOption(f"a user name must not be empty or contain a colon, got {preview(name)}")
             if not isinstance(password, str) or len(password) < _SHORTEST_PASSWORD:
                 raise InvalidOption(
                     f"the password of {preview(name)} needs at least {_SHORTEST_PASSWORD} characters; "

@@ -64,7 +64,7 @@ def _parted(target: str) -> tuple[str, str]:
 
 
 def _one_job(queue: str, identity: str) -> Words:
-    return "job ", Name(identity, ("queues", queue, "jobs", identity)), " of ", _queue_name(queue)
+    return "job ", Name(identity, ("queues", queue, "jobs", identity)), " in ", _queue_name(queue)
 
 
 def _jobs(entry: AuditEntry, body: Body) -> Words:
@@ -73,8 +73,8 @@ def _jobs(entry: AuditEntry, body: Body) -> Words:
     if isinstance(ids, list):
         if len(ids) == 1:
             return _one_job(entry.target, str(ids[0]))
-        return f"{_many(entry, len(ids), 'job')} of ", _queue_name(entry.target), *_listed(ids)
-    return f"{_many(entry, None, _jobs_in(body.get('state')))} of ", _queue_name(entry.target), *_sought(body)
+        return f"{_many(entry, len(ids), 'job')} in ", _queue_name(entry.target), *_listed(ids)
+    return f"{_many(entry, None, _jobs_in(body.get('state')))} in ", _queue_name(entry.target), *_sought(body)
 
 
 _STATES: Final = {"active": "running", "prioritized": "waiting", "waiting_children": "waiting"}
@@ -92,7 +92,7 @@ def _letters(entry: AuditEntry, body: Body) -> Words:
         return _many(entry, len(ids), "dead letter"), *_listed(ids)
     given = where if isinstance(where, dict) else {}
     queue = given.get("queue")
-    of: Words = (" of ", _queue_name(str(queue))) if queue else ()
+    of: Words = (" in ", _queue_name(str(queue))) if queue else ()
     return _many(entry, None, "dead letter"), *of, *_sought({**given, "queue": None})
 
 
@@ -126,7 +126,7 @@ def _sought(body: Body) -> Words:
 
 def _removed(entry: AuditEntry, body: Body) -> Words:
     """Of acts that remove what is in a state: how many they removed."""
-    return f"{_many(entry, None, _jobs_in(body.get('state', 'waiting')))} of ", _queue_name(entry.target)
+    return f"{_many(entry, None, _jobs_in(body.get('state', 'waiting')))} in ", _queue_name(entry.target)
 
 
 def _emptied(entry: AuditEntry, _: Body) -> Words:
@@ -137,10 +137,12 @@ def _emptied(entry: AuditEntry, _: Body) -> Words:
 def _limits(entry: AuditEntry, body: Body) -> Words:
     said = []
     if "concurrency" in body:
-        said.append("any number at once" if body["concurrency"] is None else f"{body['concurrency']} at once")
+        said.append("no concurrency limit" if body["concurrency"] is None else f"concurrency {body['concurrency']}")
     if "rate" in body:
         rate = body["rate"]
-        said.append(f"{rate.get('max')} in {_seconds(rate.get('per'))}" if isinstance(rate, dict) else "any rate")
+        said.append(
+            f"rate {rate.get('max')} per {_seconds(rate.get('per'))}" if isinstance(rate, dict) else "no rate limit"
+        )
     return "the limits of queue ", _queue_name(entry.target), f" to {', '.join(said)}" if said else ""
 
 
@@ -150,12 +152,14 @@ def _seconds(value: Any) -> str:
 
 def _group(entry: AuditEntry, _: Body) -> Words:
     queue, group = _parted(entry.target)
-    return "group ", Name(group, ("groups",), {"queue": queue, "q": group}), " of ", _queue_name(queue)
+    return "group ", Name(group, ("groups",), {"queue": queue, "q": group}), " in ", _queue_name(queue)
 
 
 def _group_limits(entry: AuditEntry, body: Body) -> Words:
-    words = {"concurrency": "at once", "max_waiting": "waiting at most", "weight": "weight", "rate_max": "starts"}
-    said = [f"{words[name]} {'as the queue' if body[name] is None else body[name]}" for name in words if name in body]
+    words = {"concurrency": "concurrency", "max_waiting": "max waiting", "weight": "weight", "rate_max": "max starts"}
+    said = [
+        f"{words[name]} {'as in the queue' if body[name] is None else body[name]}" for name in words if name in body
+    ]
     return "the limits of ", *_group(entry, body), f": {', '.join(said)}" if said else ""
 
 
@@ -170,7 +174,7 @@ def _changed(entry: AuditEntry, body: Body) -> Words:
 
 def _schedule(entry: AuditEntry, _: Body) -> Words:
     queue, identity = _parted(entry.target)
-    return "schedule ", Name(identity, ("schedules",), {"q": identity}), " of ", _queue_name(queue)
+    return "schedule ", Name(identity, ("schedules",), {"q": identity}), " in ", _queue_name(queue)
 
 
 def _worker(entry: AuditEntry, _: Body) -> Words:
@@ -190,7 +194,7 @@ def _store(_: AuditEntry, body: Body) -> Words:
     queues = body.get("queues")
     if not isinstance(queues, list):
         return ("the store",)
-    return "what is wrong with ", *_listed(queues)[1:]
+    return "queues ", *_listed(queues)[1:]
 
 
 # By the name of an endpoint's function: what was done, what someone tried to do, and to what.

@@ -161,7 +161,7 @@ class Live:
                 tab.lose("gone" if isinstance(error, TorilError) else "changed")
             return
         except Exception:
-            log.exception("a page could not be kept up to date: %s", look.path)
+            log.exception("could not update an open page: %s", look.path)
             return
         for tab in tabs:
             tab.show(seen)
@@ -192,7 +192,7 @@ class Dashboard:
         self._app = app
         self._clock = clock
         self._means = means
-        self._table = RouteTable(PAGES)
+        self._table = RouteTable(PAGES, "there is no page at this address")
         self._fleet = FleetStatusReader(app, clock)
         self.live = Live(self._draw, clock)
 

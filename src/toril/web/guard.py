@@ -48,10 +48,15 @@ class Guard:
     def check_path(self, scope: Scope) -> None:
         """The path is brought into its one form."""
         if scope["method"] == "CONNECT":  # what it names is no path
-            raise Problem(405, "method", "this is no proxy", headers={"allow": "GET, HEAD, POST, PUT, PATCH, DELETE"})
+            raise Problem(
+                405,
+                "method",
+                "this is not a proxy",
+                headers={"allow": "GET, HEAD, POST, PUT, PATCH, DELETE"},
+            )
         raw = bytes(scope.get("raw_path") or scope["path"].encode())
         if len(raw) + len(scope["query_string"]) > _LONGEST_URL:
-            raise Problem(414, "url_too_long", f"a URL has at most {_LONGEST_URL} bytes")
+            raise Problem(414, "url_too_long", f"the URL is longer than {_LONGEST_URL} bytes")
         scope["path"] = canonical(raw.partition(b"?")[0])
 
     async def check_host(self, connection: HTTPConnection, address: str) -> Who | None:
@@ -60,13 +65,13 @@ class Guard:
         address, or by names that clusters make up."""
         hosts = connection.headers.getlist("host")
         if len(hosts) != 1 or not hosts[0]:
-            raise Problem(400, "bad_host", "a request names one host")
+            raise Problem(400, "bad_host", "the request needs exactly one Host header")
         name = host_name(hosts[0])
         if name in _HOSTS or name in {given.lower() for given in self.terms.hosts}:
             return None
         if "authorization" in connection.headers and isinstance(self.terms.access, Tokens | Basic):
             return await self.admit(connection, address)
-        raise Problem(421, "wrong_host", "this host is not served here; add its name to the allowed hosts")
+        raise Problem(421, "wrong_host", "unknown host; add its name to the allowed hosts")
 
     async def admit(self, connection: HTTPConnection, address: str) -> Who:
         """Who asks. Strangers are told what to send; an address that guesses is told to wait. Only credentials that
@@ -82,8 +87,8 @@ class Guard:
         if tries:
             self.refuse_secret(address, name)
         if access.challenge is None:
-            raise Problem(403, "forbidden", "access from here was not arranged; give a token, see the manual on HTTP")
-        raise Problem(401, "who_are_you", "this needs credentials", headers={"www-authenticate": access.challenge})
+            raise Problem(403, "forbidden", "no access is configured for this address; use a token")
+        raise Problem(401, "who_are_you", "authentication required", headers={"www-authenticate": access.challenge})
 
     def refuse_secret(self, address: str, name: str = "") -> None:
         """Count a wrong secret, be it sent with a request or typed into a form."""
@@ -100,7 +105,12 @@ class Guard:
         tries = self._tries(_counted(address, name), now)
         if len(tries) >= _TRIES:
             wait = max(1, round(_MINUTE - (now - tries[0])))
-            raise Problem(429, "too_many_tries", "too many wrong tries", headers={"retry-after": str(wait)})
+            raise Problem(
+                429,
+                "too_many_tries",
+                "too many failed sign-in attempts",
+                headers={"retry-after": str(wait)},
+            )
 
     def _least(self, now: float) -> tuple[str, str]:
         """What is forgotten first: what is over, else those with the fewest tries. If it were the oldest, whoever makes
@@ -143,13 +153,13 @@ def check_own(headers: Headers) -> None:
     """What is sent by our own page or by a program, and not by another site's page."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None and site not in ("same-origin", "none"):
-        raise Problem(403, "cross_site", "this was sent by another site's page")
+        raise Problem(403, "cross_site", "cross-site request: it was sent by a page of another site")
     if origin == "null" and site == "same-origin":
         return  # a form of a page that sends no referrer, which ours do not
     if origin is not None and _netloc(origin) != headers.get("host", "").lower():
-        raise Problem(403, "cross_site", "this was sent by another site's page")
+        raise Problem(403, "cross_site", "cross-site request: it was sent by a page of another site")
     if site is None and origin is None and "cookie" in headers:
-        raise Problem(403, "cross_site", "a browser says where a request comes from, and this one does not")
+        raise Problem(403, "cross_site", "the request has cookies but no Origin or Sec-Fetch-Site header")
 
 
 def _netloc(origin: str) -> str | None:
@@ -169,11 +179,11 @@ def check_meant(method: str, headers: Headers) -> None:
     if length == "0" and "transfer-encoding" not in headers:
         return
     if not (length.isascii() and length.isdecimal()):
-        raise Problem(400, "bad_length", "content-length is a number", headers={"connection": "close"})
+        raise Problem(400, "bad_length", "Content-Length must be a number", headers={"connection": "close"})
     if len(length) > 9 or int(length) > MAX_BODY:
-        raise Problem(413, "too_large", f"a body has at most {MAX_BODY} bytes", headers={"connection": "close"})
+        raise Problem(413, "too_large", f"the body is larger than {MAX_BODY} bytes", headers={"connection": "close"})
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Problem(415, "not_json", "a body is JSON, and says so: content-type application/json")
+        raise Problem(415, "not_json", "send JSON with Content-Type: application/json")
 
 
 def host_name(host: str) -> str:

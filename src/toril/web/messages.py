@@ -121,7 +121,7 @@ def form_field(form: bytes, name: str) -> str:
     try:
         return parse_qs(form.decode("utf-8", "replace"), max_num_fields=_FIELDS).get(name, [""])[0]
     except ValueError:
-        raise Problem(400, "bad_form", f"a form here has at most {_FIELDS} fields") from None
+        raise Problem(400, "bad_form", f"the form has more than {_FIELDS} fields") from None
 
 
 async def _whole(receive: Receive, most: int = MAX_BODY) -> bytes:
@@ -133,16 +133,16 @@ async def _whole(receive: Receive, most: int = MAX_BODY) -> bytes:
         except TimeoutError:
             raise _too_slow() from None
         if message["type"] == "http.disconnect":
-            raise Problem(400, "gone", "the body did not come")
+            raise Problem(400, "gone", "the client disconnected before sending the whole body")
         body += message.get("body", b"")
         if len(body) > most:
-            raise Problem(413, "too_large", f"a body has at most {most} bytes", headers={"connection": "close"})
+            raise Problem(413, "too_large", f"the body is larger than {most} bytes", headers={"connection": "close"})
         if not message.get("more_body"):
             return bytes(body)
 
 
 def _too_slow() -> Problem:
-    return Problem(408, "too_slow", "the body did not come", headers={"connection": "close"})
+    return Problem(408, "too_slow", "the body did not arrive in time", headers={"connection": "close"})
 
 
 def parsed(body: bytes) -> Any:
@@ -150,13 +150,13 @@ def parsed(body: bytes) -> Any:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
-        raise Problem(400, "bad_json", "a body is UTF-8") from None
+        raise Problem(400, "bad_json", "the body is not valid UTF-8") from None
     if _depth(text) > _DEPTH:
-        raise Problem(400, "bad_json", f"JSON here is nested at most {_DEPTH} deep")
+        raise Problem(400, "bad_json", f"the JSON is nested deeper than {_DEPTH} levels")
     try:
         return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
     except ValueError as error:
-        raise Problem(400, "bad_json", f"the body is not JSON: {error}"[:200]) from None
+        raise Problem(400, "bad_json", f"the body is not valid JSON: {error}"[:200]) from None
 
 
 def _depth(text: str) -> int:
@@ -183,9 +183,9 @@ def _depth(text: str) -> int:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key stands twice in one object")
+        raise ValueError("an object has the same key twice")
     return found
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a JSON number")

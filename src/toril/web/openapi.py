@@ -11,20 +11,20 @@ __all__ = ["DOCUMENT", "document"]
 DOCUMENT: Final = "/openapi.json"
 _NAMES: Final = re.compile(r"\{(\w+)\}")
 _PROBLEMS: Final = {
-    "400": "the request is malformed",
-    "401": "credentials are missing or wrong",
-    "403": "this is not allowed",
-    "404": "there is no such thing",
-    "405": "this method is not for this path",
-    "409": "the state of things does not allow this",
-    "408": "the body did not come",
-    "413": "too large",
+    "400": "malformed request",
+    "401": "missing or invalid credentials",
+    "403": "not allowed",
+    "404": "not found",
+    "405": "method not allowed",
+    "409": "not possible in the current state",
+    "408": "the body did not arrive in time",
+    "413": "the body is too large",
     "414": "the URL is too long",
     "415": "the body is not JSON",
-    "421": "this host is not served here",
-    "422": "a field is wrong; it is named",
-    "429": "too many, for now",
-    "503": "the store does not answer, or cannot be used",
+    "421": "unknown host",
+    "422": "a field is invalid; the error names it",
+    "429": "too many requests, or the queue is full",
+    "503": "the store is unreachable or unusable",
 }
 
 
@@ -35,7 +35,11 @@ def document(endpoints: Sequence[Endpoint], base: str) -> dict[str, Any]:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Toril", "version": "1", "description": "Queues, jobs, and what becomes of them."},
+        "info": {
+            "title": "Toril",
+            "version": "1",
+            "description": "Inspect and operate queues and jobs.",
+        },
         "servers": [{"url": base}],
         "paths": paths,
         "components": {"schemas": {"Problem": _PROBLEM}},
@@ -46,10 +50,10 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": endpoint.run.__name__.strip("_"),
         "summary": endpoint.does,
-        "description": f"Needs the role {endpoint.role.name.lower()}.",
+        "description": f"Requires the {endpoint.role.name.lower()} role.",
         "parameters": [*(_part(name) for name in _NAMES.findall(endpoint.path)), *_parameters(endpoint.query)],
         "responses": {
-            str(endpoint.status): {"description": "done", "content": _done(endpoint.media)},
+            str(endpoint.status): {"description": "success", "content": _done(endpoint.media)},
             **{status: _problem(text) for status, text in _PROBLEMS.items()},
         },
     }

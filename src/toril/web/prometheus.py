@@ -72,20 +72,20 @@ class _Fleet(Collector):
         yield from _counters(self._queues)
         yield _times(
             "toril_job_wait_seconds",
-            "From when a job could start to its first start.",
+            "Time from when a job was due to its first start.",
             ((each.name, each.total.waits) for each in self._queues),
         )
         yield _times(
             "toril_job_run_seconds",
-            "How long an attempt took.",
+            "Duration of attempts.",
             ((each.name, each.total.runs) for each in self._queues),
         )
         yield from _gauges(self._queues, self._last.now)
         yield from _workers(self._last.workers)
-        leader = GaugeMetricFamily("toril_leader", "Whether a reaper leads the recovery of lost jobs.")
+        leader = GaugeMetricFamily("toril_leader", "Whether there is a recovery leader.")
         leader.add_metric([], 0 if self._last.leader is None else 1)
         yield leader
-        left_out = GaugeMetricFamily("toril_queues_left_out", "Queues beyond those whose figures are told.")
+        left_out = GaugeMetricFamily("toril_queues_left_out", "Queues left out because there are too many.")
         left_out.add_metric([], self._left_out)
         yield left_out
         yield self._shares()
@@ -93,7 +93,7 @@ class _Fleet(Collector):
     def _shares(self) -> Metric:
         share = GaugeMetricFamily(
             "toril_run_p95_lease_ratio",
-            "Run time of late (p95) as a share of the lease; over 0.5 the lease is short.",
+            "Recent p95 run time divided by the lease; above 0.5 the lease is too short.",
             labels=["queue"],
         )
         for each in self._queues:
@@ -114,7 +114,7 @@ class _Outbox(Collector):
             rows = GaugeMetricFamily("toril_outbox_rows", "Jobs in the outbox, up to 100,000.", labels=["state"])
             rows.add_metric(["waiting"], self._found.waiting)
             rows.add_metric(["refused"], self._found.refused)
-            oldest = GaugeMetricFamily("toril_outbox_oldest_seconds", "How long the oldest job there has waited.")
+            oldest = GaugeMetricFamily("toril_outbox_oldest_seconds", "Age of the oldest job in the outbox.")
             oldest.add_metric([], self._found.oldest)
             yield from (rows, oldest)
 
@@ -122,11 +122,11 @@ class _Outbox(Collector):
 def _counters(queues: Iterable[QueueSnapshot]) -> Iterator[Metric]:
     ended = CounterMetricFamily("toril_jobs", "Jobs that have ended.", labels=["queue", "outcome"])
     failures = CounterMetricFamily(
-        "toril_job_failures", "Jobs that have failed for good, by name.", labels=["queue", "name"]
+        "toril_job_failures", "Jobs that failed permanently, by name.", labels=["queue", "name"]
     )
-    retries = CounterMetricFamily("toril_job_retries", "Attempts that failed, to be made again.", labels=["queue"])
-    stalled = CounterMetricFamily("toril_stalled", "Jobs taken back from workers that were gone.", labels=["queue"])
-    lost = CounterMetricFamily("toril_lease_losses", "Leases that ran out before they were renewed.", labels=["queue"])
+    retries = CounterMetricFamily("toril_job_retries", "Failed attempts that are retried.", labels=["queue"])
+    stalled = CounterMetricFamily("toril_stalled", "Jobs recovered from dead workers.", labels=["queue"])
+    lost = CounterMetricFamily("toril_lease_losses", "Leases that expired before they were renewed.", labels=["queue"])
     for each in queues:
         ended.add_metric([each.name, "completed"], each.completed_total)
         ended.add_metric([each.name, "failed"], each.failed_total)
@@ -156,10 +156,10 @@ def _times(name: str, about: str, histograms: Iterable[tuple[str, Mapping[int, i
 
 
 def _gauges(queues: Iterable[QueueSnapshot], now: int) -> Iterator[Metric]:
-    depth = GaugeMetricFamily("toril_queue_jobs", "Jobs in a state.", labels=["queue", "state"])
+    depth = GaugeMetricFamily("toril_queue_jobs", "Jobs by state.", labels=["queue", "state"])
     paused = GaugeMetricFamily("toril_queue_paused", "Whether a queue is paused.", labels=["queue"])
     oldest = GaugeMetricFamily(
-        "toril_queue_oldest_seconds", "How long the job waits that has waited longest.", labels=["queue"]
+        "toril_queue_oldest_seconds", "How long the oldest waiting job has waited.", labels=["queue"]
     )
     for each in queues:
         for state in each.counts:
@@ -172,10 +172,10 @@ def _gauges(queues: Iterable[QueueSnapshot], now: int) -> Iterator[Metric]:
 def _workers(workers: Iterable[WorkerRow]) -> Iterator[Metric]:
     alive = list(workers)
     for name, about, value in (
-        ("toril_workers", "Worker processes that are alive.", len(alive)),
-        ("toril_slots", "Jobs that they may run at once.", sum(each.slots for each in alive)),
-        ("toril_slots_used", "Jobs that they run.", sum(each.running for each in alive)),
-        ("toril_loop_lag_seconds", "How late the latest event loop was of late.", _lag(alive)),
+        ("toril_workers", "Live worker processes.", len(alive)),
+        ("toril_slots", "Jobs that live workers can run at once.", sum(each.slots for each in alive)),
+        ("toril_slots_used", "Jobs that live workers are running.", sum(each.running for each in alive)),
+        ("toril_loop_lag_seconds", "Largest recent event loop lag of any worker.", _lag(alive)),
     ):
         family = GaugeMetricFamily(name, about)
         family.add_metric([], value)

@@ -57,7 +57,7 @@ def asked_for(form: type[Form] | None, query: Mapping[str, str]) -> Any:
     """The form filled with a query; a Problem names the parameter that is wrong."""
     if form is None:
         if query:
-            raise Problem(422, "invalid", "this takes no parameters", field=next(iter(query))[:80])
+            raise Problem(422, "invalid", "this endpoint takes no parameters", field=next(iter(query))[:80])
         return None
     try:
         return form.model_validate_strings(query)
@@ -69,7 +69,7 @@ def sent(form: type[Form] | None, body: bytes) -> Any:
     """The form filled with a body; a Problem names the field that is wrong."""
     if form is None:
         if body not in (b"", b"{}"):
-            raise Problem(422, "invalid", "this takes no body")
+            raise Problem(422, "invalid", "this endpoint takes no body")
         return None
     try:
         return form.model_validate_json(body or b"{}", strict=True)
@@ -94,11 +94,11 @@ def canonical(raw: bytes) -> str:
         try:
             text = unquote_to_bytes(part).decode("utf-8")
         except UnicodeDecodeError:
-            raise Problem(400, "bad_path", "a path is UTF-8") from None
+            raise Problem(400, "bad_path", "the path is not valid UTF-8") from None
         if any(ord(character) < 0x20 or ord(character) == 0x7F for character in text):
-            raise Problem(400, "bad_path", "a path has no control characters")
+            raise Problem(400, "bad_path", "the path contains control characters")
         if text in (".", ".."):
-            raise Problem(404, "not_found", "there is nothing here")
+            raise Problem(404, "not_found", "the path contains . or ..")
         parts.append(quote(text, safe=_AS_THEY_ARE))
     return "/".join(parts)
 
@@ -113,11 +113,13 @@ def query(raw: bytes) -> dict[str, str]:
     try:
         pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_PARAMETERS)
     except ValueError:
-        raise Problem(400, "bad_query", f"a query has at most {_PARAMETERS} parameters, in UTF-8") from None
+        raise Problem(
+            400, "bad_query", f"the query is not valid UTF-8, or has more than {_PARAMETERS} parameters"
+        ) from None
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = next(name for name in found if sum(each == name for each, _ in pairs) > 1)
-        raise Problem(400, "bad_query", "a parameter is given once", field=twice[:80])
+        raise Problem(400, "bad_query", "a parameter is given twice", field=twice[:80])
     return found
 
 
@@ -138,9 +140,11 @@ T = TypeVar("T", bound=_Placed)
 
 
 class RouteTable(Generic[T]):
-    """Paths part by part: `{name}` stands for any one part. A part that is written out goes before one that is not."""
+    """Paths part by part: `{name}` stands for any one part. A part that is written out goes before one that is not.
+    `missing` is what a 404 says."""
 
-    def __init__(self, rows: Sequence[T]) -> None:
+    def __init__(self, rows: Sequence[T], missing: str) -> None:
+        self._missing = missing
         self._rows: dict[_Parts, dict[str, T]] = {}
         for row in rows:
             self._rows.setdefault(_parts(row.path), {})[row.method] = row
@@ -154,9 +158,11 @@ class RouteTable(Generic[T]):
                 methods = self._rows[pattern]
                 found = methods.get("GET" if method == "HEAD" else method)
                 if found is None:
-                    raise Problem(405, "method", f"{method} is not for this path", headers={"allow": _allow(methods)})
+                    raise Problem(
+                        405, "method", f"{method} is not allowed for this path", headers={"allow": _allow(methods)}
+                    )
                 return found, _meant(pattern, given)
-        raise Problem(404, "not_found", "there is nothing here")
+        raise Problem(404, "not_found", self._missing)
 
 
 def _parts(path: str) -> _Parts:

@@ -149,7 +149,7 @@ class HttpServer:
         if self._running.done():
             await self._close()
             self._running.result()
-            raise OSError(f"HTTP could not be started on {config.host}:{config.port}")
+            raise OSError(f"could not start HTTP on {config.host}:{config.port}")
         return int(sock.getsockname()[1])
 
     async def close(self) -> None:
@@ -166,7 +166,7 @@ class HttpServer:
             await self._site.app.open()
             self._opened = True
         except EngineUnavailable as error:
-            log.warning("HTTP has no store: %s", error)
+            log.warning("HTTP is up, but the store is not: %s", error)
             self._opening = asyncio.ensure_future(self._open_later())
 
     async def _open_later(self) -> None:
@@ -272,11 +272,11 @@ def serving(access: Access, hosts: Sequence[str], proxies: Sequence[str]) -> Cal
 
 def _tell_link(link: str) -> None:
     """A log level that hides the line does not hide the link: nobody could act without it."""
-    text = f"sign in with this link (once, within {CODE_MINUTES} minutes): {link}"
+    text = f"open this link (it works once, within {CODE_MINUTES} minutes): {link}"
     if log.isEnabledFor(INFO):
-        log.info("to act in the dashboard, %s", text)
+        log.info("to sign in to the dashboard, %s", text)
     else:
-        sys.stderr.write(f"To act in the dashboard, {text}\n")
+        sys.stderr.write(f"To sign in to the dashboard, {text}\n")
         sys.stderr.flush()
 
 

@@ -31,18 +31,18 @@ def check_role(who: Who, role: Role, means: Means) -> None:
     """Refuse someone whose role is not enough, and say how to get one that is."""
     if who.role >= role:
         return
-    raise Problem(403, "forbidden", f"this needs the role {role.name.lower()}; {_way(who, means)}")
+    raise Problem(403, "forbidden", f"this requires the {role.name.lower()} role; {_way(who, means)}")
 
 
 def _way(who: Who, means: Means) -> str:
     if means == "link":
         return (
-            "without credentials you can only look: open the sign-in link that Toril printed when it started, or start "
-            "it with TORIL_HTTP_TOKEN set and send that token"
+            "open the sign-in link that Toril printed when it started, or restart it with TORIL_HTTP_TOKEN set and "
+            "send that token"
         )
     if means == "token":
-        return f"this token has the role {who.role.name.lower()}: use another one"
-    return f"{who.name} has the role {who.role.name.lower()}: the site's `access` decides who may do more"
+        return f"your token has the role {who.role.name.lower()}"
+    return f"{who.name} has the role {who.role.name.lower()}, as set by `access`"
 
 
 @dataclass(slots=True)

@@ -64,7 +64,7 @@ class Site:
         self.app = app
         self._clock = clock
         self._guard = Guard(terms, clock)
-        self._table = RouteTable(ENDPOINTS)
+        self._table = RouteTable(ENDPOINTS, f"no such endpoint; see {_BASE}{DOCUMENT}")
         self._probe = probe
         self._pages = pages or {}
         self._exporter = Exporter(app, clock)
@@ -116,7 +116,7 @@ class Site:
         except Exception:
             incident = self._clock.unique()[:12]
             log.exception("a request failed, incident %s", incident)
-            failed = Problem(500, "failed", "this failed; the log tells why, under this incident")
+            failed = Problem(500, "failed", "something went wrong; look for this incident in the server log")
             return self._problem_response(scope, failed, incident)
 
     def _problem_response(self, scope: Scope, problem: Problem, incident: str | None = None) -> Response:
@@ -133,7 +133,7 @@ class Site:
         reads = scope["method"] in ("GET", "HEAD")
         probed = self._probe(path) if self._probe is not None else None
         if (probed is not None or path in self._pages or path == _METRICS) and not reads:
-            raise Problem(405, "method", "only GET", headers={"allow": "GET, HEAD"})
+            raise Problem(405, "method", "only GET is allowed", headers={"allow": "GET, HEAD"})
         if probed is not None:
             return probed  # whatever the host: an orchestrator asks by address
         connection, address = HTTPConnection(scope), self._guard.address(scope, headers)
@@ -182,14 +182,14 @@ class Site:
         ticket = access.ticket(form_field(await read_form(receive), "token").strip())
         if ticket is None:
             self._guard.refuse_secret(address)
-            raise Problem(401, "who_are_you", "This token is not known here.", field="token")
+            raise Problem(401, "who_are_you", "Unknown token.", field="token")
         return dashboard.signed_in(ticket, path, scope, secure=self._guard.is_secure(scope, headers))
 
     async def _shown(self, scope: Scope, path: str, who: Who) -> Response:
         if self._dashboard is None:
-            raise Problem(404, "not_found", "there is nothing here")
+            raise Problem(404, "not_found", "the dashboard is switched off")
         if scope["method"] not in ("GET", "HEAD"):
-            raise Problem(405, "method", "only GET", headers={"allow": "GET, HEAD"})
+            raise Problem(405, "method", "only GET is allowed", headers={"allow": "GET, HEAD"})
         if not path:  # relative addresses need the slash at the end of a prefix
             return RedirectResponse("./" + scope["path"].rpartition("/")[2] + "/", 307)
         if path == LIVE:
@@ -245,7 +245,7 @@ async def _signed_in_by_link(access: SignInLink, dashboard: Dashboard, scope: Sc
     who = await access.who(HTTPConnection(scope))
     if who is not None and who.role is Role.ADMIN:  # the same link once more, in the same browser
         return RedirectResponse("./", 303)
-    raise Problem(403, "bad_code", "This link was used before, or is too old.", field="code")
+    raise Problem(403, "bad_code", "This link has expired or was already used.", field="code")
 
 
 def _path(scope: Scope) -> str:

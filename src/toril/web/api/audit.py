@@ -17,7 +17,7 @@ _A_PAGE: Final = 500
 
 
 class Noted(PageQuery):
-    """Entries with this text in who, what, to what or how it ended; those since a time."""
+    """Entries with the text `q` in their user, action, target or outcome; entries since a time."""
 
     q: Search = None
     since: Moment | None = None
@@ -63,6 +63,6 @@ AUDIT: Final = (
         role=Role.ADMIN,
         run=list_audit,
         query=Noted,
-        does="What was changed over HTTP, by whom, the last first; `text` says it in words.",
+        does="List changes made over HTTP, newest first; `text` describes each one.",
     ),
 )

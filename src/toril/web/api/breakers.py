@@ -22,7 +22,7 @@ def _count(items: list[dict[str, Any]], state: CircuitState) -> int:
 
 
 class TripForm(Form):
-    """For how long, in seconds or as a text such as `"10m"`; without it for as long as the breaker's own terms say."""
+    """How long to keep it open, in seconds or as text like `"10m"`; by default as long as the breaker declares."""
 
     seconds: PositiveDuration | None = None
 
@@ -34,7 +34,7 @@ async def trip_breaker(asking: Request) -> dict[str, Any]:
 async def reset_breaker(asking: Request) -> dict[str, Any]:
     key = asking.path["key"]
     if not await asking.app.breakers.reset(key):
-        raise NotFound(f"nothing is known of a breaker {preview(key)}")
+        raise NotFound(f"there is no circuit {preview(key)}")
     return {"key": key, "reset": True}
 
 
@@ -44,7 +44,7 @@ BREAKERS: Final = (
         path="/breakers",
         role=Role.READ,
         run=list_breakers,
-        does="All that something is known of.",
+        does="List circuits and their states.",
     ),
     Endpoint(
         method="POST",
@@ -52,13 +52,13 @@ BREAKERS: Final = (
         role=Role.OPERATE,
         run=trip_breaker,
         body=TripForm,
-        does="Open one by hand.",
+        does="Open a circuit manually.",
     ),
     Endpoint(
         method="POST",
         path="/breakers/{key}/reset",
         role=Role.OPERATE,
         run=reset_breaker,
-        does="Close one by hand.",
+        does="Close a circuit manually.",
     ),
 )

@@ -64,7 +64,7 @@ def _date(text: Any) -> Any:
     """A number would pass for a time, counted from 1970."""
     if isinstance(text, str):
         if not _DATE.match(text):
-            raise ValueError("a time is written like 2026-05-01T12:00:00Z")
+            raise ValueError("expected a time like 2026-05-01T12:00:00Z")
         return datetime.fromisoformat(text)
     return text
 
@@ -78,7 +78,7 @@ def _seconds(given: Any) -> Any:
         return given
     seconds = seconds_of(given)
     if seconds is None:
-        raise ValueError('a duration is a number of seconds, or a text such as "90s", "10m" or "2h"')
+        raise ValueError('expected seconds, or a duration like "90s", "10m" or "2h"')
     return seconds
 
 
@@ -99,10 +99,9 @@ PositiveDuration = Annotated[
 
 
 class SearchQuery(Form):
-    """Which jobs: of a name; with a text in their error; with a text (`q`) in their id, name, error, payload, group or
-    subject; with a key in their payload, `user.id` or `user.id=7`; of a group; about a subject; that a worker runs or
-    was the last to run; that ended in one way, as cancelled jobs stand among the failed ones; that were there when it
-    was asked (`asked_at`, in ms)."""
+    """Filters, all of which a job must match: `name`; text in its `error`; text (`q`) in its id, name, error, payload,
+    group or subject; a payload `key`, as `user.id` or `user.id=7`; `group`; `subject`; the `worker` that runs it or ran
+    it last; its `ending`, which tells cancelled from failed jobs; only jobs that existed at `asked_at` (ms)."""
 
     q: Search = None
     name: Search = None
@@ -129,7 +128,7 @@ class SearchQuery(Form):
 
 
 class PageQuery(Form):
-    """Which part of a list."""
+    """Where in the list to start, and how many items to return."""
 
     cursor: Cursor = None
     limit: Limit = 50

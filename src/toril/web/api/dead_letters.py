@@ -36,7 +36,7 @@ _FITTED: Final = 1000
 
 
 class DeadLetterQuery(Form):
-    """What is not given is not asked for."""
+    """Filters, all of which a dead letter must match."""
 
     queue: Search = None
     name: Search = None
@@ -72,13 +72,13 @@ class DeadLetterQuery(Form):
 
 
 class DeadLetterCountQuery(DeadLetterQuery):
-    """Those that are meant, from a place on."""
+    """Which dead letters to count, and where to continue."""
 
     cursor: Cursor = None
 
 
 class DeadLetterPageQuery(DeadLetterQuery):
-    """A page of those that are meant."""
+    """Which dead letters to list, and where to continue."""
 
     cursor: Cursor = None
     limit: Limit = 50
@@ -125,15 +125,15 @@ async def letter_logs(asking: Request) -> dict[str, Any]:
 
 
 class BackoffForm(Form):
-    """How long a job waits before each retry, in seconds or as a text such as `"10m"`."""
+    """The delay before each retry, in seconds or as text like `"10m"`."""
 
     type: Literal["fixed", "exponential"]
     seconds: AnyDuration
 
 
 class DeadLetterChoice(Form):
-    """Either `ids`, or `where` with what they have in common: then ask again with the cursor until there is none. With
-    `asked_at`, as a count tells it, what failed since is left alone."""
+    """Either `ids`, or `where` with filters; repeat the latter with the returned cursor until there is none. With
+    `asked_at`, as returned by a count, dead letters that failed later are left alone."""
 
     ids: Annotated[list[Annotated[str, Field(min_length=1, max_length=1024)]], Field(max_length=1000)] | None = None
     where: DeadLetterQuery | None = None
@@ -144,7 +144,7 @@ class DeadLetterChoice(Form):
     async def which(self, asking: Request) -> tuple[list[str], str | None]:
         """Their ids, the oldest first, and where to go on."""
         if (self.ids is None) == (self.where is None):
-            raise Problem(422, "invalid", "say either which ids, or where", field="ids")
+            raise Problem(422, "invalid", "give either `ids` or `where`", field="ids")
         if self.where is None:
             return list(self.ids or ()), None
         letters, meant = asking.app.dead_letters, self.where.filter(self.asked_at)
@@ -153,7 +153,7 @@ class DeadLetterChoice(Form):
 
 
 class ReplayForm(DeadLetterChoice):
-    """`data` replaces the payload; that is for one letter at a time."""
+    """`data` replaces the payload, for one dead letter at a time."""
 
     attempts: Annotated[int, Field(ge=1)] | None = None
     backoff: BackoffForm | None = None
@@ -165,7 +165,7 @@ async def replay_letters(asking: Request) -> dict[str, Any]:
     edit = None
     if "data" in form.model_fields_set:
         if form.ids is None or len(form.ids) != 1:
-            raise Problem(422, "invalid", "new data is for one letter at a time", field="data")
+            raise Problem(422, "invalid", "`data` needs exactly one id, as it replaces one payload", field="data")
         edit = lambda _: form.data  # noqa: E731 - it is handed on as it stands
     waiting = form.backoff
     backoff = None
@@ -196,34 +196,34 @@ def letter_document(letter: DeadLetterRow, seen: Redaction) -> dict[str, Any]:
 LETTERS: Final = (
     Endpoint(
         method="GET", path="/dead-letters", role=Role.READ, run=list_letters, query=DeadLetterPageQuery,
-        does="Jobs that failed for good, the last first.",
+        does="List dead letters, newest first.",
     ),
     Endpoint(
         method="GET", path="/dead-letters/count", role=Role.READ, run=count_letters, query=DeadLetterCountQuery,
-        does="How many are meant, and the moment of asking. With a cursor, of those looked at so far.",
+        does="Count the matching dead letters. If a cursor is returned, the count is partial: repeat with it.",
     ),
     Endpoint(
         method="GET", path="/dead-letters/failures", role=Role.READ, run=letter_failures, query=DeadLetterQuery,
-        does="Dead letters by their error; `looked` of them, the last, of `of`.",
+        does="Group dead letters by error. The groups cover the newest `looked` of `of`.",
     ),
     Endpoint(
         method="GET", path="/dead-letters/fit", role=Role.READ, run=letters_that_fit, query=DeadLetterQuery,
-        does="How many of those meant still have the data that their handlers take.",
+        does="Count the matching dead letters whose data their handlers still accept.",
     ),
     Endpoint(
         method="POST", path="/dead-letters/replay", role=Role.OPERATE, run=replay_letters, body=ReplayForm,
-        does="Run them again in the queue that they came from.",
+        does="Replay dead letters in their original queues.",
     ),
     Endpoint(
         method="POST", path="/dead-letters/discard", role=Role.ADMIN, run=discard_letters, body=DeadLetterChoice,
-        does="Delete them for good.",
+        does="Delete dead letters.",
     ),
     Endpoint(
         method="GET", path="/dead-letters/{id}", role=Role.READ, run=show_letter,
-        does="One dead letter, with the errors of its attempts.",
+        does="Get a dead letter, with the errors of its attempts.",
     ),
     Endpoint(
         method="GET", path="/dead-letters/{id}/logs", role=Role.READ, run=letter_logs, query=PageQuery,
-        does="What its job has logged.",
+        does="Get the log lines of a dead letter's job.",
     ),
 )  # fmt: skip

@@ -15,7 +15,7 @@ Far = Annotated[str | None, Field(max_length=8192)]  # names a queue, and maybe 
 
 
 class ScanQuery(Form):
-    """Where to go on: the cursor of the part before."""
+    """Where to continue: the cursor of the previous part."""
 
     cursor: Far = None
 
@@ -26,7 +26,7 @@ async def doctor_page(asking: Request) -> dict[str, Any]:
 
 
 class RepairForm(Form):
-    """Only findings of these queues; of all if none is named. Ask again with the cursor until there is none."""
+    """Which queues to repair; all if none are named. Repeat with the returned cursor until there is none."""
 
     queues: Annotated[list[Annotated[str, Field(min_length=1, max_length=512)]], Field(max_length=100)] | None = None
     cursor: Far = None
@@ -46,7 +46,7 @@ DOCTOR: Final = (
         role=Role.READ,
         run=doctor_page,
         query=ScanQuery,
-        does="What is wrong with the store, a part at a time: ask again with the cursor until there is none.",
+        does="Check part of the store for faults. Repeat with the returned cursor until there is none.",
     ),
     Endpoint(
         method="POST",
@@ -54,6 +54,6 @@ DOCTOR: Final = (
         role=Role.ADMIN,
         run=repair_store,
         body=RepairForm,
-        does="Repair what can be repaired, a part at a time: ask again with the cursor until there is none.",
+        does="Repair faults in part of the store. Repeat with the returned cursor until there is none.",
     ),
 )

@@ -17,7 +17,7 @@ __all__ = ["EVENTS"]
 
 
 class EventQuery(Form):
-    """What happened after a place, as `at` names it; without one, from the beginning of what is kept."""
+    """Events after the position `after`, as given by `at`; by default from the oldest that is kept."""
 
     after: Cursor = None
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
@@ -52,13 +52,13 @@ EVENTS: Final = (
         role=Role.READ,
         run=list_events,
         query=EventQuery,
-        does="What happened in a queue; ask again after `last`. `gap` says that some was trimmed away unseen.",
+        does="List a queue's events. Continue after `last`; `gap` is true if events were trimmed before you read them.",
     ),
     Endpoint(
         method="GET",
         path="/queues/{queue}/jobs/{id}/history",
         role=Role.READ,
         run=job_history,
-        does="What is still known to have happened to a job.",
+        does="List the recorded events of a job.",
     ),
 )

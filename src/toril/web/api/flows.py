@@ -21,7 +21,7 @@ _PAGES: Final = 5  # of a queue
 
 
 class OpenFlowQuery(Form):
-    """How many."""
+    """How many flows to list."""
 
     limit: Annotated[int, Field(ge=1, le=100)] = 50
 
@@ -92,6 +92,6 @@ FLOWS: Final = (
         role=Role.READ,
         run=list_flows,
         query=OpenFlowQuery,
-        does="Flows under way, by the job at their top.",
+        does="List flows in progress, by their root job.",
     ),
 )

@@ -22,7 +22,7 @@ async def list_groups(asking: Request) -> dict[str, Any]:
 
 
 class GroupDefaultsForm(Form):
-    """How many, and only those that stand so."""
+    """Which groups to list, and how many."""
 
     limit: Annotated[int, Field(ge=1, le=500)] = 50
     only: Literal["paused", "limit"] | None = None
@@ -71,8 +71,8 @@ async def resume_group(asking: Request) -> dict[str, Any]:
 
 
 class GroupLimitsForm(Form):
-    """Limits of the group's own: those that are named are set, null leaves one to the queue again. A rate is `rate_max`
-    starts within `rate_per`, in seconds or as a text such as `"10m"`."""
+    """Limits for one group. Omitted fields stay as they are; null goes back to the queue's setting. A rate is
+    `rate_max` starts per `rate_per`, in seconds or as text like `"10m"`."""
 
     concurrency: Annotated[int, Field(ge=1)] | None = None
     max_waiting: Annotated[int, Field(ge=1)] | None = None
@@ -103,23 +103,23 @@ def _document(view: GroupRecord) -> dict[str, Any]:
 GROUPS: Final = (
     Endpoint(
         method="GET", path="/groups", role=Role.READ, run=all_groups, query=GroupDefaultsForm,
-        does="Groups of all queues, those with the most waiting first.",
+        does="List the groups of all queues, most waiting jobs first.",
     ),
     Endpoint(
         method="GET", path="/queues/{queue}/groups", role=Role.READ, run=list_groups, query=PageQuery,
-        does="Groups that have jobs which have not ended, or limits of their own.",
+        does="List a queue's groups that have unfinished jobs or their own limits.",
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/groups/{group}/pause", role=Role.OPERATE, run=pause_group,
-        does="Start nothing more of a group, anywhere, until it is resumed.",
+        does="Pause a group: none of its jobs start until it is resumed.",
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/groups/{group}/resume", role=Role.OPERATE, run=resume_group,
-        does="Let a group go on.",
+        does="Resume a group.",
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/groups/{group}/limits", role=Role.OPERATE, run=limit_group,
         body=GroupLimitsForm,
-        does="Give a group limits of its own.",
+        does="Set a group's own limits.",
     ),
 )  # fmt: skip

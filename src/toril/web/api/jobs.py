@@ -45,8 +45,8 @@ _A_CALL: Final = 100
 
 
 class JobChoice(SearchQuery):
-    """Either `ids`, or a `state` with a search. With a search, ask again with the cursor until there is none; with
-    `asked_at`, as a count tells it, what came to the state since is left alone."""
+    """Either `ids`, or a `state` with filters; repeat the latter with the returned cursor until there is none. With
+    `asked_at`, as returned by a count, jobs that entered the state later are left alone."""
 
     ids: Annotated[list[Annotated[str, Field(min_length=1, max_length=256)]], Field(max_length=1000)] | None = None
     state: Literal["waiting", "prioritized", "delayed", "completed", "failed"] | None = None
@@ -55,14 +55,14 @@ class JobChoice(SearchQuery):
 
 
 class CancelManyForm(JobChoice):
-    """The same, of jobs that have not ended."""
+    """The same, for jobs that have not ended."""
 
     state: Literal["waiting", "prioritized", "delayed", "active", "waiting_children"] | None = None  # type: ignore[assignment]
     reason: Annotated[str, Field(min_length=1, max_length=500)] | None = None
 
 
 class CountQuery(SearchQuery):
-    """The jobs of a state that a search means."""
+    """Which jobs to count, and where to continue."""
 
     state: StateName = "waiting"
     cursor: After = None
@@ -134,10 +134,10 @@ async def _each(asking: Request, act: Act, form: JobChoice | None = None) -> dic
 
 async def _ids(queue: Queue, form: JobChoice) -> tuple[list[str], str | None]:
     if (form.ids is None) == (form.state is None):
-        raise Problem(422, "invalid", "say either which ids, or of which state", field="ids")
+        raise Problem(422, "invalid", "give either `ids` or `state`", field="ids")
     if form.state is None:
         if not form.filter().everything or form.cursor is not None:
-            raise Problem(422, "invalid", "a search goes with a state, not with ids", field="ids")
+            raise Problem(422, "invalid", "filters and cursors need `state`, not `ids`", field="ids")
         return list(dict.fromkeys(form.ids or ())), None
     page = await queue.search(form.state, form.filter(), cursor=form.cursor, limit=form.limit)
     return [job.id for job in page.items], page.cursor
@@ -146,28 +146,28 @@ async def _ids(queue: Queue, form: JobChoice) -> tuple[list[str], str | None]:
 MANY: Final = (
     Endpoint(
         method="GET", path="/queues/{queue}/count", role=Role.READ, run=count_jobs, query=CountQuery,
-        does="How many jobs a search means, and the moment of asking. With a cursor, of those looked at so far.",
+        does="Count the matching jobs. If a cursor is returned, the count is partial: repeat with it.",
     ),
     Endpoint(
         method="GET", path="/queues/{queue}/failures", role=Role.READ, run=list_failures,
-        does="The failed jobs that are kept, by their error; `looked` of them, the last, of `of`.",
+        does="Group the queue's failed jobs by error. The groups cover the newest `looked` of `of`.",
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/retry", role=Role.OPERATE, run=retry_jobs, body=JobChoice,
-        does="Run many ended jobs again: those of a state that are kept, or those of some ids, dead letters too. "
-        "Cancelled ones are left, unless `ending` asks for them.",
+        does="Retry many ended jobs, by state or by id; ids may name dead letters too. Skips cancelled jobs unless "
+        "`ending` asks for them.",
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/promote", role=Role.OPERATE, run=promote_jobs, body=JobChoice,
-        does="Have many delayed jobs wait no longer.",
+        does="Run many delayed jobs without further delay.",
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/cancel", role=Role.OPERATE, run=cancel_jobs, body=CancelManyForm,
-        does="Stop many jobs: those that wait never run; the `requested` among those done run, and are told to stop.",
+        does="Cancel many jobs. Waiting jobs never run; running jobs, counted in `requested`, are told to stop.",
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/remove", role=Role.ADMIN, run=remove_jobs, body=JobChoice,
-        does="Delete many jobs that do not run.",
+        does="Delete many jobs that are not running.",
     ),
 )  # fmt: skip
 
@@ -199,7 +199,7 @@ def sheet(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], name: str, 
 
 
 class JobPageQuery(SearchQuery):
-    """Jobs of a state, those that the search means."""
+    """Which jobs to list, and where to continue."""
 
     state: StateName = "waiting"
     cursor: After = None
@@ -214,7 +214,7 @@ async def list_jobs(asking: Request) -> dict[str, Any]:
 
 
 class ExportQuery(JobPageQuery):
-    """The same, in one file."""
+    """Which jobs to export, and where to continue."""
 
     limit: Annotated[int, Field(ge=1, le=1000)] = 1000
 
@@ -233,9 +233,9 @@ async def export_jobs(asking: Request) -> Response:
 
 
 class AddForm(Form):
-    """A job to be added. What is left out is as the queue's workers declare it; `attempts` has to be said where none is
-    alive. Durations are seconds, or texts such as `"10m"`. A name that looks like a slip of the pen, as
-    no living worker has a handler for it but one for almost the same, is refused unless `any_name` is true."""
+    """A job to add. Omitted options take the values that the queue's workers declare; `attempts` is required while no
+    worker is alive. Durations are seconds, or text like `"10m"`. A name that looks like a typo, because workers have no
+    handler for it but one for a similar name, is refused unless `any_name` is true."""
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
     data: Any = None
@@ -254,12 +254,12 @@ async def add_job(asking: Request) -> dict[str, Any]:
     declared = await as_workers_declare(queue)
     if declared is None and form.attempts is None:
         # Nobody knows the queue's defaults, and a job that must run once could run five times.
-        text = "attempts: say how many, as no living worker declares what the queue's jobs get"
+        text = "attempts: required, because no live worker declares a default for this queue"
         raise Problem(422, "invalid", text, field="attempts")
     queue = declared or queue
     near = None if form.any_name else await meant_name(queue.store, queue.name, form.name)
     if near is not None:
-        text = f"name: no living worker has a handler for {form.name!r}; did you mean {near!r}? any_name adds it"
+        text = f"name: no live worker has a handler for {form.name!r}; did you mean {near!r}? Set any_name to add it"
         raise Problem(422, "invalid", text, field="name")
     options: Any = form.model_dump(exclude={"name", "data", "any_name"}, exclude_none=True)
     job = await queue.add(form.name, form.data, **options)
@@ -281,7 +281,7 @@ async def why_job(asking: Request) -> dict[str, Any]:
 
 
 class FlowDepth(Form):
-    """How much of a flow to show."""
+    """How much of a flow to return."""
 
     depth: int = Field(10, ge=0, le=100)
     width: int = Field(100, ge=1, le=1000)
@@ -314,7 +314,7 @@ async def promote_job(asking: Request) -> dict[str, Any]:
 
 
 class CancelForm(Form):
-    """Why, for the handler and for whoever looks later."""
+    """Why, for the handler and for the job's record."""
 
     reason: Annotated[str, Field(min_length=1, max_length=500)] = "No reason provided"
 
@@ -330,7 +330,7 @@ async def remove_job(asking: Request) -> dict[str, Any]:
 
 
 class UpdateForm(Form):
-    """What is to be different. A delay is seconds, or a text such as `"10m"`."""
+    """What to change. A delay is seconds, or text like `"10m"`."""
 
     data: Any = None
     priority: Annotated[int, Field(ge=0, le=2**21)] | None = None
@@ -350,7 +350,7 @@ async def change_job(asking: Request) -> dict[str, Any]:
 
 
 class RunPageQuery(SearchQuery):
-    """Which runs. A record has no payload: a key is looked for where the job or its dead letter is kept."""
+    """Which run records to list. They have no payload: a `key` is looked up in the job or its dead letter."""
 
     status: EndingName = "completed"
     cursor: After = None
@@ -379,7 +379,7 @@ _ONE: Final = "/queues/{queue}/jobs/{id}"
 JOBS: Final = (
     Endpoint(
         method="GET", path="/queues/{queue}/jobs", role=Role.READ, run=list_jobs, query=JobPageQuery,
-        does="Jobs of a state: the next to run first, the last to end first.",
+        does="List jobs in a state: next to run first, or most recently ended first.",
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/jobs", role=Role.OPERATE, run=add_job, body=AddForm, status=201,
@@ -387,43 +387,43 @@ JOBS: Final = (
     ),
     Endpoint(
         method="GET", path="/queues/{queue}/jobs.csv", role=Role.READ, run=export_jobs, query=ExportQuery, media=CSV,
-        does="Jobs of a state as a table to download; the header x-cursor tells where to go on.",
+        does="Download jobs in a state as CSV. The x-cursor header is the cursor for the next part.",
     ),
     Endpoint(
         method="GET", path=_ONE, role=Role.READ, run=show_job,
-        does="One job, a dead letter too, with the errors of its attempts.",
+        does="Get a job or its dead letter, with the errors of its attempts.",
     ),
     Endpoint(
-        method="GET", path=_ONE + "/logs", role=Role.READ, run=job_logs, query=PageQuery, does="What it has logged.",
+        method="GET", path=_ONE + "/logs", role=Role.READ, run=job_logs, query=PageQuery, does="Get a job's log lines.",
     ),
-    Endpoint(method="GET", path=_ONE + "/why", role=Role.READ, run=why_job, does="Why it does not run."),
+    Endpoint(method="GET", path=_ONE + "/why", role=Role.READ, run=why_job, does="Explain why a job is not running."),
     Endpoint(
         method="GET", path=_ONE + "/flow", role=Role.READ, run=job_flow, query=FlowDepth,
-        does="The flow that it belongs to, from its top.",
+        does="Get the flow that a job belongs to, from its root.",
     ),
     Endpoint(
         method="POST", path=_ONE + "/stack", role=Role.OPERATE, run=job_stack,
-        does="Where a running job is now: its worker is asked, and its frames are told.",
+        does="Get the current stack of a running job from its worker.",
     ),
     Endpoint(
         method="POST", path=_ONE + "/retry", role=Role.OPERATE, run=retry_job,
-        does="Run it again after it has ended, with all its attempts: one that is kept, or a dead letter.",
+        does="Retry an ended job or dead letter with a fresh set of attempts.",
     ),
-    Endpoint(method="POST", path=_ONE + "/promote", role=Role.OPERATE, run=promote_job, does="Wait no longer."),
+    Endpoint(method="POST", path=_ONE + "/promote", role=Role.OPERATE, run=promote_job, does="Run a delayed job now."),
     Endpoint(
         method="POST", path=_ONE + "/cancel", role=Role.OPERATE, run=cancel_job, body=CancelForm,
-        does="Stop it. Outcome: `cancelled`, a waiting job never runs; `requested`, a running one is told to stop.",
+        does="Cancel a job. Outcome: `cancelled`, it never runs; `requested`, it is running and was told to stop.",
     ),
     Endpoint(
         method="PATCH", path=_ONE, role=Role.OPERATE, run=change_job, body=UpdateForm,
-        does="Change its data, priority or delay.",
+        does="Change a job's data, priority or delay.",
     ),
     Endpoint(
         method="DELETE", path=_ONE, role=Role.ADMIN, run=remove_job,
-        does="Delete it with all that belongs to it, a dead letter too.",
+        does="Delete a job or dead letter with its logs and result.",
     ),
     Endpoint(
         method="GET", path="/queues/{queue}/runs", role=Role.READ, run=list_runs, query=RunPageQuery,
-        does="What is remembered of jobs that have ended, the last first.",
+        does="List run records of ended jobs, newest first.",
     ),
 )  # fmt: skip

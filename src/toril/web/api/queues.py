@@ -36,7 +36,7 @@ async def show_queue(asking: Request) -> dict[str, Any]:
 
 
 class RangeQuery(Form):
-    """Over which time."""
+    """The time range."""
 
     range: Range = "1h"
 
@@ -85,7 +85,7 @@ async def resume_queue(asking: Request) -> dict[str, Any]:
 
 
 class DrainForm(Form):
-    """What is removed beside the jobs that wait."""
+    """Whether delayed jobs are removed too."""
 
     delayed: Literal["keep", "remove"] = "keep"
 
@@ -96,7 +96,7 @@ async def drain_queue(asking: Request) -> dict[str, Any]:
 
 
 class CleanForm(Form):
-    """Which jobs are old enough to go. `older_than` is in seconds, or a text such as `"7d"`."""
+    """Which jobs to remove. `older_than` is in seconds, or text like `"7d"`."""
 
     state: Literal["waiting", "prioritized", "delayed", "completed", "failed"] = "completed"
     older_than: Annotated[AnyDuration, Field(le=10**9)] = 0
@@ -110,7 +110,7 @@ async def clean_queue(asking: Request) -> dict[str, Any]:
 
 
 class ObliterateForm(Form):
-    """`force`: also while jobs run."""
+    """`force`: even while jobs are running."""
 
     force: bool = False
 
@@ -126,7 +126,7 @@ async def retry_failed(asking: Request) -> dict[str, Any]:
 
 
 class Rate(Form):
-    """`max` starts within `per`, in seconds or as a text such as `"10m"`."""
+    """`max` starts per `per`, in seconds or as text like `"10m"`."""
 
     max: Annotated[int, Field(ge=1, le=1_000_000)]
     per: Annotated[AnyDuration, Field(ge=0.001, le=86_400 * 366)]
@@ -134,8 +134,8 @@ class Rate(Form):
 
 
 class LimitsForm(Form):
-    """What is named is set, for the whole fleet; null takes it away, and then what the workers declare holds. What is
-    left out stays as it is."""
+    """Limits for all workers together. Omitted fields stay as they are; null removes a limit, so that the one declared
+    by the workers applies."""
 
     concurrency: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     rate: Rate | None = None
@@ -170,53 +170,53 @@ async def _document(app: App, name: str) -> dict[str, Any]:
 
 
 QUEUES: Final = (
-    Endpoint(method="GET", path="/queues", role=Role.READ, does="All queues, with their counts.", run=list_queues),
+    Endpoint(method="GET", path="/queues", role=Role.READ, does="List queues with their job counts.", run=list_queues),
     Endpoint(
         method="GET", path="/overview", role=Role.READ, run=show_overview,
-        does="All queues with their last hour, and the workers that are alive.",
+        does="Get all queues with their last hour, and the live workers.",
     ),
-    Endpoint(method="GET", path="/queues/{queue}", role=Role.READ, does="One queue.", run=show_queue),
+    Endpoint(method="GET", path="/queues/{queue}", role=Role.READ, does="Get a queue.", run=show_queue),
     Endpoint(
         method="GET", path="/queues/{queue}/metrics", role=Role.READ, run=queue_metrics, query=RangeQuery,
-        does="Counts of now, and what ended in a range of time.",
+        does="Get current counts, and metrics over a time range.",
     ),
     Endpoint(
         method="GET", path="/queues/{queue}/names", role=Role.READ, run=queue_job_names,
-        does="What ended by job name since a time: how many, how many failed, and how long they ran.",
+        does="Get recent metrics by job name: how many ended, how many failed, and how long they ran.",
     ),
     Endpoint(
         method="GET", path="/queues/{queue}/usage", role=Role.READ, run=queue_usage,
-        does="About how many bytes a queue takes in the store, estimated from some of its jobs.",
+        does="Estimate how many bytes a queue takes in the store, from a sample of its jobs.",
     ),
     Endpoint(
         method="GET", path="/scale/{queue}", role=Role.READ, run=scale_queue,
-        does="What an autoscaler needs to know of a queue: how much waits, and for how long.",
+        does="Get what an autoscaler needs: how many jobs wait, and for how long.",
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/pause", role=Role.OPERATE, run=pause_queue,
-        does="Start nothing new, anywhere, until it is resumed.",
+        does="Pause a queue: no jobs start until it is resumed.",
     ),
     Endpoint(
-        method="POST", path="/queues/{queue}/resume", role=Role.OPERATE, run=resume_queue, does="Let a queue go on.",
+        method="POST", path="/queues/{queue}/resume", role=Role.OPERATE, run=resume_queue, does="Resume a queue.",
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/drain", role=Role.ADMIN, run=drain_queue, body=DrainForm,
-        does="Remove what has not started.",
+        does="Delete all waiting jobs.",
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/clean", role=Role.ADMIN, run=clean_queue, body=CleanForm,
-        does="Remove old jobs of a state, the oldest first.",
+        does="Delete old jobs in a state, oldest first.",
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/obliterate", role=Role.ADMIN, run=obliterate_queue, body=ObliterateForm,
-        does="Remove a queue with everything in it.",
+        does="Delete a queue and everything in it.",
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/retry-failed", role=Role.OPERATE, run=retry_failed,
-        does="Run all failed jobs again: those that are kept, and the dead letters.",
+        does="Retry all failed jobs, including dead letters.",
     ),
     Endpoint(
         method="PUT", path="/queues/{queue}/limits", role=Role.ADMIN, run=set_limits, body=LimitsForm,
-        does="Set how many may run at once, and start in a time, over the whole fleet.",
+        does="Set a queue's concurrency and rate limits, for all workers together.",
     ),
 )  # fmt: skip

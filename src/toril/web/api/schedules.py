@@ -44,7 +44,7 @@ async def schedules_of_all(app: App, limit: int) -> tuple[list[ScheduleRow], lis
 
 
 class AllQueuesQuery(Form):
-    """How many of each queue."""
+    """How many schedules to list per queue."""
 
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
@@ -56,8 +56,8 @@ async def show_schedule(asking: Request) -> dict[str, Any]:
 
 
 class ScheduleForm(Form):
-    """Either `every` or `cron` says when; durations are seconds, or texts such as `"10m"`. It is the whole schedule:
-    what is left out is not kept."""
+    """A whole schedule, with either `every` or `cron`. Omitted fields take their defaults, also when a schedule is
+    replaced. Durations are seconds, or text like `"10m"`."""
 
     job: Annotated[str, Field(min_length=1, max_length=255)]
     data: Any = None
@@ -128,19 +128,19 @@ _ONE: Final = "/queues/{queue}/schedules/{id}"
 SCHEDULES: Final = (
     Endpoint(
         method="GET", path="/schedules", role=Role.READ, run=all_schedules, query=AllQueuesQuery,
-        does="The schedules of all queues; `more` names the queues that have others.",
+        does="List the schedules of all queues; `more` names queues with more than `limit`.",
     ),
     Endpoint(
         method="GET", path="/queues/{queue}/schedules", role=Role.READ, run=list_schedules, query=PageQuery,
-        does="The schedules of a queue, by their ids.",
+        does="List a queue's schedules by id.",
     ),
-    Endpoint(method="GET", path=_ONE, role=Role.READ, run=show_schedule, does="One schedule, with its next ten runs."),
+    Endpoint(method="GET", path=_ONE, role=Role.READ, run=show_schedule, does="Get a schedule with its next ten runs."),
     Endpoint(
         method="PUT", path=_ONE, role=Role.ADMIN, run=put_schedule, body=ScheduleForm,
-        does="Make a schedule, or replace it as a whole.",
+        does="Create or replace a schedule.",
     ),
-    Endpoint(method="POST", path=_ONE + "/run", role=Role.OPERATE, run=run_schedule, does="Run it now as well."),
-    Endpoint(method="POST", path=_ONE + "/pause", role=Role.OPERATE, run=pause_schedule, does="Make no more runs."),
-    Endpoint(method="POST", path=_ONE + "/resume", role=Role.OPERATE, run=resume_schedule, does="Go on with its runs."),
-    Endpoint(method="DELETE", path=_ONE, role=Role.ADMIN, run=remove_schedule, does="Remove it."),
+    Endpoint(method="POST", path=_ONE + "/run", role=Role.OPERATE, run=run_schedule, does="Run a schedule once, now."),
+    Endpoint(method="POST", path=_ONE + "/pause", role=Role.OPERATE, run=pause_schedule, does="Pause a schedule."),
+    Endpoint(method="POST", path=_ONE + "/resume", role=Role.OPERATE, run=resume_schedule, does="Resume a schedule."),
+    Endpoint(method="DELETE", path=_ONE, role=Role.ADMIN, run=remove_schedule, does="Delete a schedule."),
 )  # fmt: skip

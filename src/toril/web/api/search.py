@@ -79,7 +79,7 @@ class _Found:
 
 
 class SearchEverywhereQuery(SearchQuery):
-    """At least one of these. `cursor` is the place at which an earlier look ended."""
+    """At least one filter. `cursor` is where an earlier search stopped."""
 
     cursor: Annotated[str | None, Field(max_length=1024)] = None
 
@@ -88,7 +88,7 @@ async def search_jobs(asking: Request) -> dict[str, Any]:
     form: SearchEverywhereQuery = asking.query
     where = form.filter()
     if where.everything:
-        raise Problem(422, "invalid", "q: say what to look for", field="q")
+        raise Problem(422, "invalid", "q: give at least one filter", field="q")
     counts = {name: await asking.app.store.counts(name) for name in sorted(await asking.app.store.queues())}
     found = await look_everywhere(asking.app, where, counts, form.cursor)
     return {
@@ -201,7 +201,7 @@ SEARCH: Final = (
         role=Role.READ,
         run=search_jobs,
         query=SearchEverywhereQuery,
-        does="Jobs, dead letters and run records of all queues, the newest of each place first, as far as a moment "
-        "reaches; go on with the cursor.",
+        does="Search jobs, dead letters and run records in all queues, newest first. A search takes a moment at most; "
+        "continue with the cursor.",
     ),
 )

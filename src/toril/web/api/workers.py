@@ -23,7 +23,7 @@ async def list_workers(asking: Request) -> dict[str, Any]:
 
 
 class Longest(Form):
-    """How many, and of which worker."""
+    """How many jobs to list, and of which worker."""
 
     limit: Annotated[int, Field(ge=1, le=100)] = 20
     worker: Annotated[str, Field(min_length=1, max_length=128)] | None = None
@@ -54,22 +54,22 @@ async def stop_worker(asking: Request) -> dict[str, Any]:
 async def _command(asking: Request, order: WorkerCommand) -> dict[str, Any]:
     name = asking.path["worker"]
     if not await asking.app.store.signal(name, order):
-        raise NotFound(f"no worker {preview(name)} is alive")
+        raise NotFound(f"no live worker {preview(name)}")
     return {"worker": name, "told": order.value}
 
 
 WORKERS: Final = (
-    Endpoint(method="GET", path="/workers", role=Role.READ, run=list_workers, does="The workers that are alive."),
+    Endpoint(method="GET", path="/workers", role=Role.READ, run=list_workers, does="List live workers."),
     Endpoint(
         method="GET", path="/running", role=Role.READ, run=list_running, query=Longest,
-        does="The jobs that run now, of all queues, the longest first.",
+        does="List running jobs of all queues, longest-running first.",
     ),
     Endpoint(
         method="POST", path="/workers/{worker}/quiet", role=Role.OPERATE, run=quiet_worker,
-        does="Have a worker claim nothing more; what it runs goes on.",
+        does="Stop a worker from claiming jobs; running jobs continue.",
     ),
     Endpoint(
         method="POST", path="/workers/{worker}/stop", role=Role.ADMIN, run=stop_worker,
-        does="Have a worker drain and end.",
+        does="Stop a worker after its running jobs finish.",
     ),
 )  # fmt: skip

@@ -50,7 +50,10 @@ function toast(text, o = {}) {
 /* == Acts. The nearest [data-at] has the API's path of the thing, the list's [data-many] that of its queue; the verb is
    the last part of the path, unless it says otherwise. */
 const stopped = (n, asked) =>
-  [n > asked || !n ? `${plural(n - asked, 'job')} cancelled` : '', asked ? `${plural(asked, 'job')} told to stop` : '']
+  [
+    n > asked || !n ? `${plural(n - asked, 'job')} cancelled` : '',
+    asked ? `${plural(asked, 'running job')} told to stop` : '',
+  ]
     .filter(Boolean)
     .join(', ');
 const VERBS = {
@@ -83,7 +86,7 @@ const VERBS = {
     word: 'Run now',
     bulk: 'Promote',
     icon: 'skip',
-    done: n => (n > 1 ? `${plural(n, 'job')} promoted` : 'It may run now, as soon as a slot is free'),
+    done: n => (n > 1 ? `${plural(n, 'job')} promoted` : 'The job runs as soon as a slot is free'),
   },
   pause: {
     word: 'Pause',
@@ -92,42 +95,53 @@ const VERBS = {
     undo: 'resume',
   },
   resume: { word: 'Resume', icon: 'play', done: (n, w) => `${w} resumed`, undo: 'pause' },
-  run: { word: 'Run now', icon: 'play', done: (n, w) => `${w} added to its queue` },
-  trip: { word: 'Trip', icon: 'open', done: (n, w) => `Circuit ${w} opened by hand`, undo: 'reset' },
+  run: { word: 'Run now', icon: 'play', done: (n, w) => `Added a run of ${w}` },
+  trip: { word: 'Trip', icon: 'open', done: (n, w) => `Circuit ${w} opened`, undo: 'reset' },
   reset: { word: 'Close', icon: 'check', done: (n, w) => `Circuit ${w} closed`, undo: 'trip' },
-  quiet: { word: 'Quiet', icon: 'pause', done: (n, w) => `${w} takes no more jobs` },
-  stop: { word: 'Stop', icon: 'x', done: (n, w) => `${w} ends when its jobs have`, danger: true, sure: true },
-  drain: { word: 'Empty', icon: 'trash', done: () => 'The queue is empty', danger: true, sure: true },
+  quiet: { word: 'Quiet', icon: 'pause', done: (n, w) => `${w} claims no more jobs` },
+  stop: {
+    word: 'Stop',
+    icon: 'x',
+    done: (n, w) => `${w} stops when its running jobs finish`,
+    danger: true,
+    sure: true,
+  },
+  drain: { word: 'Remove', icon: 'trash', done: n => `${plural(n, 'job')} removed`, danger: true, sure: true },
 };
 const TELLS = {
   retry: [
-    'It goes to the end of its queue, with all its attempts. A parent that failed waits for its children that have not succeeded; those run again with it.',
-    'They go to the end of the queue, with all their attempts. Parents that failed wait for their children that have not succeeded; those run again with them. Jobs that fail from now on are not included.',
+    'It returns to the end of its queue with a fresh set of attempts. For a failed parent, the children that did not ' +
+      'succeed run again too.',
+    'They return to the end of the queue with a fresh set of attempts. For failed parents, the children that did not ' +
+      'succeed run again too. Jobs that fail after this moment are not included.',
   ],
   replay: [
-    'It goes back to its own queue, under its own name, in one step: it is never in both places. A parent of a flow waits for its children that have not succeeded; their dead letters are replayed with it.',
-    'Each goes back to its own queue, under its own name, in one step: it is never in both places. Parents of flows wait for their children that have not succeeded; their dead letters are replayed with them.',
+    'It returns to its original queue, under the same name and id. For a parent, the dead letters of its children are ' +
+      'replayed too.',
+    'Each returns to its original queue, under the same name and id. For parents, the dead letters of their children ' +
+      'are replayed too.',
   ],
   remove: [
-    'It is deleted with its log and result. This cannot be undone.',
-    'They are deleted with their logs and results. This cannot be undone.',
+    'Deletes the job with its log and result. This cannot be undone.',
+    'Deletes the jobs with their logs and results. This cannot be undone.',
   ],
   discard: [
-    'It is deleted with its data and traceback. This cannot be undone.',
-    'They are deleted with their data and tracebacks. This cannot be undone.',
+    'Deletes the dead letter with its data and traceback. This cannot be undone.',
+    'Deletes the dead letters with their data and tracebacks. This cannot be undone.',
   ],
   cancel: [
-    'If it waits, it never runs. If it runs, its handler is told and it ends as cancelled, without a retry.',
-    'Those that wait never run. Those that run are told, and end as cancelled, without a retry. This cannot be undone. Jobs that are added from now on are not included.',
+    'A waiting job never runs. A running job is told to stop and ends as cancelled, without a retry.',
+    'Waiting jobs never run. Running jobs are told to stop and end as cancelled, without a retry. This cannot be ' +
+      'undone. Jobs added after this moment are not included.',
   ],
-  promote: ['It may run at once, before its time.', 'They may run at once, before their time, as slots get free.'],
-  stop: ['It takes no more jobs, lets those end that it runs, and is gone.', ''],
+  promote: ['It no longer waits for its due time.', 'They no longer wait for their due times.'],
+  stop: ['The worker claims no more jobs, finishes the ones it is running, and stops.', ''],
   drain: [
-    'All jobs that wait are deleted. Running ones go on. This cannot be undone.',
-    'All jobs that wait are deleted. Running ones go on. This cannot be undone.',
+    'Deletes all waiting jobs. Running jobs continue. This cannot be undone.',
+    'Deletes all waiting jobs. Running jobs continue. This cannot be undone.',
   ],
 };
-const written = () => h('small', {}, 'Written to the audit log');
+const written = () => h('small', {}, 'Recorded in the audit log');
 function confirmed(verb, n, noun, about, act, more = [], open = false) {
   // asks first; `act` is done with what was filled in when the answer is yes
   const v = VERBS[verb],
@@ -148,7 +162,7 @@ function confirmed(verb, n, noun, about, act, more = [], open = false) {
         h(
           'label',
           {},
-          h('span', {}, `Type ${num(n)}`),
+          h('span', {}, `Type ${num(n)} to confirm`),
           h('input', {
             class: 'input',
             autocomplete: 'off',
@@ -185,13 +199,13 @@ const OPTIONS = {
     h(
       'label',
       {},
-      h('span', {}, 'Wait between attempts'),
+      h('span', {}, 'Delay between attempts'),
       h(
         'select',
         { name: 'backoff', 'data-as': 'json' },
         h('option', { value: '' }, 'As before'),
-        h('option', { value: '{"type":"fixed","seconds":30}' }, 'Always 30 s'),
-        h('option', { value: '{"type":"exponential","seconds":5}' }, 'Twice as long each time, from 5 s'),
+        h('option', { value: '{"type":"fixed","seconds":30}' }, 'Fixed, 30 s'),
+        h('option', { value: '{"type":"exponential","seconds":5}' }, 'Exponential, from 5 s'),
       ),
     ),
   ],
@@ -205,9 +219,9 @@ async function fitting(d, where) {
       h(
         'dd',
         {},
-        `${num(found.fit)} fit` +
-          (found.unfit ? `, ${num(found.unfit)} no longer fit and stay here` : '') +
-          (found.more ? `, of the first ${num(found.looked)}` : ''),
+        `${num(found.fit)} valid` +
+          (found.unfit ? `, ${num(found.unfit)} invalid (not replayed)` : '') +
+          (found.more ? ` (first ${num(found.looked)} checked)` : ''),
       ),
     );
   } catch {
@@ -239,7 +253,7 @@ async function bulk(verb, many, body, n, then) {
   const bar = h('progress', { max: n || 1, value: 0, 'aria-label': 'Progress' });
   const t =
     n > 25 &&
-    toast(`Working on ${num(n)}`, {
+    toast(`0 of ${num(n)}`, {
       icon: VERBS[verb].icon,
       act: [
         'Stop',
@@ -262,12 +276,12 @@ async function bulk(verb, many, body, n, then) {
         $('span', t).textContent = `${num(done)} of ${num(n)}`;
       }
     } while (cursor && !stop);
-    const left = refused ? `; ${num(refused)} could not be, and stay as they are` : '';
-    toast(stop ? `Stopped: ${num(done)} done` : VERBS[verb].done(done, '', { requested }) + left, {
+    const left = refused ? `; ${num(refused)} left unchanged` : '';
+    toast(stop ? `Stopped after ${num(done)}` : VERBS[verb].done(done, '', { requested }) + left, {
       icon: refused && !done ? 'warn' : 'check',
     });
   } catch (error) {
-    toast(`${error.message}${done ? ` ${num(done)} were done before.` : ''}`, { icon: 'warn' });
+    toast(`${error.message}${done ? ` ${num(done)} were processed before that.` : ''}`, { icon: 'warn' });
   }
   if (t) t.remove();
   if (then && done) location.href = then;
@@ -280,7 +294,7 @@ const listed = box => ({
 });
 function about(box) {
   const said = box.dataset.about;
-  return [...(said ? [['Matches', said]] : []), ['As of', clock(now(), true) + ' UTC']];
+  return [...(said ? [['Filter', said]] : []), ['As of', clock(now(), true) + ' UTC']];
 }
 function actions(e) {
   const b = e.target.closest('[data-act]');
@@ -351,13 +365,14 @@ async function stack(b, at) {
       h(
         'form',
         { method: 'dialog' },
-        h('h2', { id: 'dlg-t' }, 'Where it is now'),
+        h('h2', { id: 'dlg-t' }, 'Stack'),
         h(
           'p',
           {},
           found.silent
-            ? `The event loop of ${found.worker} has not moved for ${span(found.silent)}: these are its threads, the innermost frame first.`
-            : `On ${found.worker}, as of ${clock(now(), true)} UTC; the innermost frame comes last.`,
+            ? `The event loop of ${found.worker} has been blocked for ${span(found.silent)}. ` +
+                'These are its threads, innermost frame first.'
+            : `Captured on ${found.worker} at ${clock(now(), true)} UTC. The innermost frame is last.`,
         ),
         text,
         h(
@@ -376,7 +391,7 @@ async function stack(b, at) {
               },
             },
             icon('retry'),
-            'Again',
+            'Refresh',
           ),
           h('button', { class: 'btn primary', value: 'ok' }, 'Close'),
         ),
@@ -407,12 +422,12 @@ function filled(form) {
       value = null;
     } else if (as === 'number') {
       value = Number(text.replace(/[,\s]/g, ''));
-      if (isNaN(value)) throw new Refused(422, { message: `${text} is no number.`, field: field.name });
+      if (isNaN(value)) throw new Refused(422, { message: `Not a number: ${text}`, field: field.name });
     } else if (as === 'json') {
       try {
         value = JSON.parse(text);
       } catch (error) {
-        throw new Refused(422, { message: `This is not JSON: ${error.message}.`, field: field.name });
+        throw new Refused(422, { message: `Invalid JSON: ${error.message}`, field: field.name });
       }
     }
     if (!second) body[first] = value;
@@ -452,7 +467,9 @@ function ask(b) {
       const found = await send(body),
         invalid = Object.values(found.invalid || {})[0];
       if (invalid || found.refused?.length)
-        throw new Refused(409, { message: invalid || 'It could not be: it is gone, or a job of its id is there.' });
+        throw new Refused(409, {
+          message: invalid || 'Not replayed: the dead letter is gone, or its queue already has a job with this id.',
+        });
       d.close();
       toast(source.dataset.done || VERBS[verb]?.done(1, b.dataset.on || '', found) || 'Done', {
         icon: 'check',

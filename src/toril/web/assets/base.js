@@ -80,8 +80,8 @@ class Refused extends Error {
   constructor(status, error) {
     super(
       error?.incident
-        ? `Something failed here. Its number is ${error.incident}.`
-        : error?.message || `The server answered ${status}.`,
+        ? `Something went wrong. Look for incident ${error.incident} in the server log.`
+        : error?.message || `Unexpected response (HTTP ${status}).`,
     );
     this.status = status;
     this.field = error?.field;
@@ -97,7 +97,7 @@ const api = {
         body: body && JSON.stringify(body),
       });
     } catch {
-      throw new Refused(0, { message: 'The server does not answer. Nothing is known to have been done.' });
+      throw new Refused(0, { message: 'No response from the server. The action may not have taken effect.' });
     }
     const found = await answer.json().catch(() => ({}));
     if (!answer.ok) throw new Refused(answer.status, found.error);
@@ -170,7 +170,7 @@ async function refresh() {
     tick();
     live.again();
   } catch (error) {
-    toast('The page could not be brought up to date. ' + (error.message || ''), { icon: 'warn' });
+    toast('Could not refresh the page. ' + (error.message || ''), { icon: 'warn' });
   } finally {
     clearTimeout(late);
     $$('[data-region]').forEach(r => r.removeAttribute('aria-busy'));

@@ -140,7 +140,7 @@ class Chart {
     this.cross = s('g', { visibility: 'hidden' });
     svg.append(this.cross);
     this.plot.replaceChildren(svg);
-    this.plot.setAttribute('aria-label', `${this.title}: left and right arrow keys read the points`);
+    this.plot.setAttribute('aria-label', `${this.title}: use the left and right arrow keys to read values`);
     this.read(null);
   }
   extremes(svg, row, W) {
@@ -336,7 +336,7 @@ function charts() {
       const data = series(await api.get(`queues/${encodeURIComponent(box.dataset.charts)}/metrics?range=${range}`));
       group.list.forEach(c => c.set(data));
     } catch (error) {
-      toast('The charts could not be read. ' + error.message, { icon: 'warn' });
+      toast('Could not load the charts. ' + error.message, { icon: 'warn' });
     }
   };
   addEventListener('range', load);

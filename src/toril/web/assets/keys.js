@@ -1,6 +1,6 @@
 'use strict';
 
-/* == Find anything, and the keyboard */
+/* == Search, and the keyboard */
 let known;
 const names = () => (known ||= api.get('queues').then(found => found.items.map(q => q.name)));
 const pages = () =>
@@ -16,8 +16,8 @@ function palette() {
     role: 'combobox',
     'aria-expanded': 'true',
     'aria-controls': 'pal',
-    'aria-label': 'Find anything',
-    placeholder: 'Queue, page, or anything that a job has',
+    'aria-label': 'Search',
+    placeholder: 'Search pages, queues and jobs',
     autocomplete: 'off',
     spellcheck: 'false',
   });
@@ -38,9 +38,9 @@ function palette() {
     if (q)
       hits.push([
         'search',
-        `Find ${input.value.trim()}`,
+        `Search for ${input.value.trim()}`,
         site.pathname + 'find?q=' + encodeURIComponent(input.value.trim()),
-        'in all jobs',
+        'all jobs',
       ]);
     at = Math.max(0, Math.min(at, hits.length - 1));
     list.replaceChildren(
@@ -89,7 +89,7 @@ function palette() {
     mark();
   });
   dialog(
-    [h('h2', { id: 'dlg-t', class: 'vh' }, 'Find'), h('label', { class: 'field' }, icon('search'), input), list],
+    [h('h2', { id: 'dlg-t', class: 'vh' }, 'Search'), h('label', { class: 'field' }, icon('search'), input), list],
     'palette',
   );
   draw();
@@ -97,7 +97,7 @@ function palette() {
 }
 function help() {
   const keys = [
-    ['Find anything', '/'],
+    ['Search', '/'],
     ['Overview, dead letters', 'g o, g d'],
     ['Flows, schedules', 'g f, g s'],
     ['Groups, breakers', 'g g, g b'],
@@ -106,10 +106,10 @@ function help() {
     ['Open the row', 'Enter'],
     ['Select the row', 'x'],
     ['Retry or replay the row', 'r'],
-    ['Range of the charts', '1 to 5'],
+    ['Chart range', '1 to 5'],
     ['Pause live updates', 'p'],
-    ['Point along a chart', '← →'],
-    ['This list', '?'],
+    ['Move along a chart', '← →'],
+    ['Show this help', '?'],
   ];
   const off = h('input', { type: 'checkbox', onchange: e => store.set('keys', e.target.checked ? 'on' : 'off') });
   off.checked = store.get('keys') !== 'off';
@@ -117,7 +117,7 @@ function help() {
     h(
       'form',
       { method: 'dialog' },
-      h('h2', { id: 'dlg-t' }, 'Keyboard'),
+      h('h2', { id: 'dlg-t' }, 'Keyboard shortcuts'),
       h(
         'dl',
         { class: 'keys' },

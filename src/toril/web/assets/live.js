@@ -31,7 +31,7 @@ const live = {
   show(state = this.state) {
     // what the header says: "Live" is green only while updates come
     const b = $('.live'),
-      words = { live: 'Live', lost: 'Not live', away: 'Store away' };
+      words = { live: 'Live', lost: 'Reconnecting', away: 'Store unreachable' };
     this.state = state;
     $$('.side .store .dot').forEach(d => {
       d.classList.toggle('red', state === 'away');
@@ -56,13 +56,11 @@ const live = {
   broken() {
     // after 5 s a note, after 30 s the banner
     if (this.lost || !this.source) return;
+    const at = clock(now(), true);
     this.show('lost');
     this.lost = [
-      setTimeout(() => this.say('warn', 'Live updates have stopped. Trying again; what you see may be old.'), 5000),
-      setTimeout(
-        () => this.say('crit', `No connection to the server. Showing the state of ${clock(now(), true)}.`),
-        30000,
-      ),
+      setTimeout(() => this.say('warn', 'Live updates stopped; reconnecting. This page may be out of date.'), 5000),
+      setTimeout(() => this.say('crit', `Cannot reach the server. This page shows data from ${at} UTC.`), 30000),
     ];
     if (this.source.readyState === EventSource.CLOSED)
       setTimeout(() => {
@@ -78,7 +76,7 @@ const live = {
       this.show('away');
       this.say(
         'crit',
-        `No connection to the store. Showing the state of ${clock(now(), true)}; actions are off until it is back.`,
+        `Cannot reach the store. This page shows data from ${clock(now(), true)} UTC; actions are disabled.`,
       );
       $('main').inert = true;
     } else {
@@ -154,7 +152,7 @@ function topbar() {
     h(
       'div',
       { class: 'seg theme', role: 'group', 'aria-label': 'Theme' },
-      theme('auto', 'Theme of the system', 'auto'),
+      theme('auto', 'System theme', 'auto'),
       theme('light', 'Light theme', 'sun'),
       theme('dark', 'Dark theme', 'moon'),
     );
@@ -167,9 +165,9 @@ function topbar() {
   $('.top').append(
     h(
       'button',
-      { class: 'find', 'aria-label': 'Find anything', onclick: palette },
+      { class: 'find', 'aria-label': 'Search', onclick: palette },
       icon('search'),
-      h('span', {}, 'Find anything'),
+      h('span', {}, 'Search'),
       h('kbd', {}, '/'),
     ),
     ...(root.dataset.role || live.state

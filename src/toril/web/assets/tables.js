@@ -63,7 +63,7 @@ const ROW = {
   muted: ['stop'],
   ending: [],
 };
-const NEEDS = { remove: 'admin', discard: 'admin', stop: 'admin' }; // all else that is done in a day's work needs the role operate
+const NEEDS = { remove: 'admin', discard: 'admin', stop: 'admin' }; // the others need the role operate
 const may = verb => root.dataset.role === 'admin' || (root.dataset.role === 'operate' && NEEDS[verb] !== 'admin');
 function decorate(table) {
   const head = table.tHead.rows[0],
@@ -72,8 +72,8 @@ function decorate(table) {
     wide = 'o1';
   if (head.dataset.done) return;
   head.dataset.done = '1';
-  if (pick) head.prepend(h('th', {}, h('input', { type: 'checkbox', 'aria-label': 'Select this page' })));
-  if (more) head.prepend(h('th', {}, h('span', { class: 'vh' }, 'More')));
+  if (pick) head.prepend(h('th', {}, h('input', { type: 'checkbox', 'aria-label': 'Select all on this page' })));
+  if (more) head.prepend(h('th', {}, h('span', { class: 'vh' }, 'Details')));
   head.append(h('th', { class: wide }, h('span', { class: 'vh' }, 'Actions')));
   for (const row of $$('tr[data-id]', table.tBodies[0])) {
     const id = row.dataset.id,
@@ -89,7 +89,7 @@ function decorate(table) {
             {
               class: 'ib',
               'aria-expanded': 'false',
-              'aria-label': 'More of ' + id,
+              'aria-label': 'Details of ' + id,
               onclick: e => expand(row, e.currentTarget),
             },
             icon('chev'),
@@ -162,7 +162,7 @@ function selecting(box) {
     more = h('button', { class: 'btn link' }),
     bar = h(
       'div',
-      { class: 'bulk', role: 'region', 'aria-label': 'Actions on the selected', hidden: true },
+      { class: 'bulk', role: 'region', 'aria-label': 'Actions for selected rows', hidden: true },
       count,
       more,
       verbs.filter(may).map(v => h('button', { class: 'btn', 'data-act': v }, icon(VERBS[v].icon), VERBS[v].word)),
@@ -182,9 +182,9 @@ function selecting(box) {
     bar.hidden = !on.length;
     bar.dataset.n = n;
     bar.dataset.whole = whole ? '1' : '';
-    count.textContent = whole ? `All ${num(n)} that match` : `${num(n)} selected`;
+    count.textContent = whole ? `All ${num(n)} matching` : `${num(n)} selected`;
     more.hidden = whole || !(match > on.length);
-    more.textContent = `Select all ${num(match)} that match`;
+    more.textContent = `Select all ${num(match)} matching`;
   };
   const clear = () => {
     whole = false;
@@ -233,5 +233,5 @@ function newRows(ids) {
     });
     body.closest('.tw').before(line);
   }
-  line.textContent = `${num(fresh)} new, show`;
+  line.textContent = `Show ${num(fresh)} new`;
 }

@@ -56,7 +56,7 @@ def _queue(name: str) -> Name:
 
 
 def _usually(rate: float | None) -> str:
-    return "no job ended in the week before" if rate is None else f"usually {percent(rate)}"
+    return "nothing earlier this week to compare with" if rate is None else f"usually {percent(rate)}"
 
 
 def _line(need: Need) -> ProblemLine:
@@ -67,9 +67,9 @@ def _line(need: Need) -> ProblemLine:
                 cls=cls,
                 icon=icon,
                 since=since,
-                statement=(_queue(queue), " has no worker"),
+                statement=(_queue(queue), " has no workers"),
                 cause=(f"{_waits(waiting)}{_more(growth)}.",),
-                button="See workers",
+                button="View workers",
                 to=("workers",),
             )
         case HighFailureRate(queue, since, rate, usual, failed):
@@ -77,9 +77,9 @@ def _line(need: Need) -> ProblemLine:
                 cls=cls,
                 icon=icon,
                 since=since,
-                statement=(_queue(queue), f" fails {percent(rate)} of its jobs"),
-                cause=(f"{number(failed)} in 30 minutes; {_usually(usual)}.",),
-                button="See failures",
+                statement=(f"{percent(rate)} of jobs in ", _queue(queue), " failed"),
+                cause=(f"{number(failed)} in the last 30 minutes; {_usually(usual)}.",),
+                button="View failures",
                 to=("queues", queue),
                 query={"state": "failed"},
             )
@@ -89,8 +89,8 @@ def _line(need: Need) -> ProblemLine:
                 icon=icon,
                 since=since or None,
                 statement=("Circuit ", Name(key, ("breakers",)), " is open"),
-                cause=("Its jobs are put off, no attempt is spent. Next probe ", Name("", until=till), "."),
-                button="See circuit",
+                cause=("Its jobs are deferred without using an attempt. Next probe ", Name("", until=till), "."),
+                button="View circuit",
                 to=("breakers",),
             )
         case StoreUnwell(_, finding):
@@ -98,9 +98,9 @@ def _line(need: Need) -> ProblemLine:
                 cls=cls,
                 icon=icon,
                 since=None,
-                statement=("The store is not well",),
+                statement=("The store needs attention",),
                 cause=(f"{finding.summary[:1].upper()}{finding.summary[1:]}. Fix: ", Name(finding.fix)),
-                button="See workers",
+                button="View workers",
                 to=("workers",),
             )
         case _:
@@ -111,14 +111,14 @@ def _warned(need: Need, cls: str, icon: str) -> ProblemLine:
     match need:
         case Slow(queue, since, wait, target, busy, growth):
             slots = "All slots are busy" if busy else "Slots are free"
-            grows = f", the backlog grows by {number(growth)} a minute" if growth and growth >= 1 else ""
+            grows = f"; the backlog grows by {number(growth)} per minute" if growth and growth >= 1 else ""
             return ProblemLine(
                 cls=cls,
                 icon=icon,
                 since=since,
-                statement=(_queue(queue), f" keeps jobs waiting for {span(wait * 1000)}"),
-                cause=(f"Its target is {span(target * 1000)}. {slots}{grows}.",),
-                button="See waiting",
+                statement=("Jobs in ", _queue(queue), f" wait {span(wait * 1000)}"),
+                cause=(f"The target is {span(target * 1000)}. {slots}{grows}.",),
+                button="View waiting",
                 to=("queues", queue),
                 query={"state": "waiting"},
             )
@@ -127,12 +127,12 @@ def _warned(need: Need, cls: str, icon: str) -> ProblemLine:
                 cls=cls,
                 icon=icon,
                 since=None,
-                statement=(f"{plural(stalls, 'job')} of ", _queue(queue), " stalled within an hour"),
+                statement=(f"{plural(stalls, 'job')} in ", _queue(queue), " stalled in the last hour"),
                 cause=(
-                    "Workers were killed, or stood still for longer than a lease. The jobs are run again, alone; one "
-                    "that stalls once more is a dead letter.",
+                    "Their workers died or hung for longer than a lease. Each job runs again in isolation; if it "
+                    "stalls again, it becomes a dead letter.",
                 ),
-                button="See workers",
+                button="View workers",
                 to=("workers",),
             )
         case Paused(queue, since, waiting, by):
@@ -141,7 +141,7 @@ def _warned(need: Need, cls: str, icon: str) -> ProblemLine:
                 icon="paused",
                 since=since,
                 statement=(_queue(queue), " is paused"),
-                cause=(*(("By ", Name(by), ". ") if by else ()), f"{_waits(waiting)}."),
+                cause=(*(("Paused by ", Name(by), ". ") if by else ()), f"{_waits(waiting)}."),
                 button="Resume",
                 act="resume",
                 at=("queues", queue),
@@ -152,18 +152,24 @@ def _warned(need: Need, cls: str, icon: str) -> ProblemLine:
                 cls=cls,
                 icon=icon,
                 since=None,
-                statement=("Dead letters pile up",),
-                cause=(f"{number(letters)}{' or more' if letters >= 100 else ''} jobs gave up in the last hour.",),
-                button="See dead letters",
+                statement=(
+                    f"{number(letters)}{'+' if letters >= 100 else ''} jobs failed permanently in the last hour",
+                ),
+                cause=("They are kept as dead letters.",),
+                button="View dead letters",
                 to=("dead",),
             )
         case _:
-            raise LookupError(f"there are no words for {need!r}")
+            raise LookupError(f"no words for {need!r}")
+
+
+def _at_least(letters: int) -> str:
+    return number(letters) + ("+" if letters >= 100 else "")
 
 
 def _waits(waiting: int) -> str:
-    return f"{plural(waiting, 'job')} {'waits' if waiting == 1 else 'wait'}"
+    return f"{plural(waiting, 'job')} waiting"
 
 
 def _more(growth: float | None) -> str:
-    return f", {number(growth)} more each minute" if growth is not None and growth >= 1 else ""
+    return f", growing by {number(growth)} per minute" if growth is not None and growth >= 1 else ""

@@ -128,7 +128,7 @@ def _more(letter: DeadLetterRow) -> dict[str, Any]:
     elif letter.started_at is None:
         gave_up = "never started"
     else:
-        gave_up = "attempts spent" if letter.attempts_made >= letter.max_attempts else "permanent"
+        gave_up = "out of attempts" if letter.attempts_made >= letter.max_attempts else "permanent error"
     return {"gave_up": gave_up, "group": letter.group}
 
 

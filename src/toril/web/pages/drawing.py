@@ -38,7 +38,7 @@ class StateLook:
 
 LOOKS: Final = {
     State.WAITING: StateLook("waiting", "Waiting", "wait", "wait"),
-    State.PRIORITIZED: StateLook("prioritized", "By priority", "wait", "wait"),
+    State.PRIORITIZED: StateLook("prioritized", "Prioritized", "wait", "wait"),
     State.ACTIVE: StateLook("active", "Running", "active", "active"),
     State.DELAYED: StateLook("delayed", "Delayed", "delayed", "delayed"),
     State.WAITING_CHILDREN: StateLook("children", "Waiting for children", "children", "children"),
@@ -106,7 +106,7 @@ def last_runs(runs: Sequence[tuple[int, int, RunStatus]]) -> RunBars | None:
     for place, (_, ms, ending) in enumerate(shown, _RUNS - len(shown)):
         bars_of[ending] += f"M{2 + 6 * place} 16v-{_LOWEST + round((_TALLEST - _LOWEST) * ms / longest)}"
     counts = Counter(ending for _, _, ending in shown)
-    many = "The last run" if len(shown) == 1 else f"Last {len(shown)} runs"
+    many = "Last run" if len(shown) == 1 else f"Last {len(shown)} runs"
     said = f"{many}, {counts[RunStatus.FAILED] or 'none'} failed"
     if counts[RunStatus.CANCELLED]:
         said += f", {counts[RunStatus.CANCELLED]} cancelled"

@@ -35,7 +35,7 @@ async def find(asking: PageRequest) -> dict[str, Any]:
     known = {(each["queue"], each["id"]) for each in by_id}
     hits = [*by_id, *(each for each in look.hits if (each["queue"], each["id"]) not in known)]
     return {
-        "title": "Find", "now": asking.around.now, "q": text, "look": look, "next": look.next,
+        "title": "Search", "now": asking.around.now, "q": text, "look": look, "next": look.next,
         "queues": [name for name in names if text and first and text.casefold() in name.casefold()][:_QUEUES],
         "rows": [each | {"shown": _shown(each)} for each in hits], "told": _progress(look, looked_for, len(names)),
         "deeper": _deeper(look, text),
@@ -62,9 +62,9 @@ def _progress(look: SearchStep, by_id: int, queues: int) -> str:
     if look.places:
         found = {place["queue"] for place in look.places if place["queue"]}
         where = f"{plural(len(found), 'queue')}" if found else "the dead letters"
-        said.append(f"Looked at {plural(look.looked, 'job')} and run records in {where}, the newest first.")
+        said.append(f"Searched {plural(look.looked, 'job')} and run records in {where}, newest first.")
     if by_id and by_id < queues:
-        said.append(f"The id was looked for in {number(by_id)} of {plural(queues, 'queue')}.")
+        said.append(f"Looked up the id in {number(by_id)} of {plural(queues, 'queue')}.")
     return " ".join(said)
 
 

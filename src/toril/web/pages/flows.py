@@ -249,7 +249,7 @@ def _row(flow: dict[str, Any]) -> dict[str, Any]:
         if many:
             parts.append((look, float(at), float(at + many)))
             at += many
-    said = f"{done} done, {flow['running']} running, {failed} failed, {total - at} to go"
+    said = f"{done} done, {flow['running']} running, {failed} failed, {total - at} pending"
     return flow | {"bars": bars(parts, 0, total), "total": total, "done": done, "said": said}
 
 

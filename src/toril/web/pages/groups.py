@@ -46,8 +46,8 @@ def _row(group: dict[str, Any]) -> dict[str, Any]:
 
 
 def _each(ms: int) -> str:
-    known = {1000: "a second", 60_000: "a minute", 3_600_000: "an hour", 86_400_000: "a day"}
-    return known.get(ms, f"in {ms / 1000:g} s")
+    known = {1000: "per second", 60_000: "per minute", 3_600_000: "per hour", 86_400_000: "per day"}
+    return known.get(ms, f"per {ms / 1000:g} s")
 
 
 GROUPS: Final = (PageSpec(path="/groups", template="groups.html", show=groups, query=GroupsView, nav="groups"),)

@@ -77,22 +77,22 @@ def explained(
         return WhyPanel("It is running", found.sentence, (), ()) if found.reason != "running" else None
     hold = _hold(found, view)
     return WhyPanel(
-        "Why is it not running?", found.sentence, [hold] if hold else [], _fine(found, record, view, workers, now)
+        "Why isn't it running?", found.sentence, [hold] if hold else [], _fine(found, record, view, workers, now)
     )
 
 
 _GROUPS: Final = {
-    "group_paused": "is paused", "group_limit": "is at its limit", "group_rate": "is rate limited",
-    "group_turn": "has its turn to come",
+    "group_paused": "is paused", "group_limit": "is at its limit", "group_rate": "has reached its rate limit",
+    "group_turn": "is waiting for its turn",
 }  # fmt: skip
 
 
 # Its class, its icon and its words, for what the page of workers tells more of.
 _WORKERS: Final = {
     "no_worker": ("crit", "crit", "No worker serves this queue"),
-    "quiet": ("paused", "paused", "All workers of this queue are quiet"),
-    "isolated": ("paused", "paused", "The workers have a stalled job run alone"),
-    "alone": ("warn", "lock", "It runs alone because its worker died"),
+    "quiet": ("paused", "paused", "All workers for this queue are quiet"),
+    "isolated": ("paused", "paused", "Workers are running a stalled job in isolation"),
+    "alone": ("warn", "lock", "It runs in isolation because its worker died"),
 }
 
 
@@ -102,32 +102,32 @@ def _hold(found: Explanation, view: QueueSummary) -> HoldReason | None:
     match found.reason:
         case "circuit":
             hold = HoldReason(
-                "open", "open", f"Circuit {facts['circuit']} is {facts['state']}", "See circuit", _BREAKERS
+                "open", "open", f"Circuit {facts['circuit']} is {facts['state']}", "View circuit", _BREAKERS
             )
         case "paused":
-            hold = HoldReason("paused", "paused", f"Queue {view.name} is paused", "See queue", queue)
+            hold = HoldReason("paused", "paused", f"Queue {view.name} is paused", "View queue", queue)
         case reason if reason in _WORKERS:
-            hold = HoldReason(*_WORKERS[reason], "See workers", ("workers",))
+            hold = HoldReason(*_WORKERS[reason], "View workers", ("workers",))
         case "no_handler":
             hold = HoldReason(
-                "crit", "crit", f"No living worker has a handler for {facts['name']}", "See workers", ("workers",)
+                "crit", "crit", f"No live worker has a handler for {facts['name']}", "View workers", ("workers",)
             )
         case "concurrency":
-            text = f"The queue runs {facts['concurrency']} at once"
-            hold = HoldReason("warn", "lock", text, "See running", queue, {"state": "active"}, facts["running"])
+            text = f"The queue is at its concurrency limit of {facts['concurrency']}"
+            hold = HoldReason("warn", "lock", text, "View running", queue, {"state": "active"}, facts["running"])
         case "rate":
-            hold = HoldReason("warn", "delayed", "The queue's rate is used up", "See queue", queue)
+            hold = HoldReason("warn", "delayed", "The queue has reached its rate limit", "View queue", queue)
         case reason if reason in _GROUPS:
             text, query = f"Group {facts['group']} {_GROUPS[reason]}", {"queue": view.name}
-            hold = HoldReason("warn", "lock", text, "See group", ("groups",), query, facts["holders"])
+            hold = HoldReason("warn", "lock", text, "View group", ("groups",), query, facts["holders"])
         case "waiting_children":
             open_, of = number(facts["open"]), plural(facts["children"], "child", "children")
             hold = HoldReason("children", "children", f"{open_} of {of} have not ended")
         case "not_due" | "retry_later":
-            hold = HoldReason("delayed", "delayed", "Its time has not come")
+            hold = HoldReason("delayed", "delayed", "It is not due yet")
         case "behind":
-            text = f"{plural(facts['ahead'], 'job goes', 'jobs go')} first"
-            hold = HoldReason("wait", "wait", text, "See waiting", queue, {"state": "waiting"})
+            text = f"{plural(facts['ahead'], 'job is', 'jobs are')} ahead of it"
+            hold = HoldReason("wait", "wait", text, "View waiting", queue, {"state": "waiting"})
         case _:
             pass  # it is the next
     return hold
@@ -142,14 +142,14 @@ def _fine(found: Explanation, record: JobRow, view: QueueSummary, workers: Seque
     if listening:
         slots = [worker.slots_for(view.name) for worker in listening]
         free = sum(max(0, all_ - used) for all_, used in slots)
-        listen = plural(len(listening), "worker listens", "workers listen")
-        fine.append(f"{listen}, {number(free)} of {plural(sum(all_ for all_, _ in slots), 'slot')} free")
+        room = f"{number(free)} of {plural(sum(all_ for all_, _ in slots), 'slot')} free"
+        fine.append(f"{plural(len(listening), 'worker')}, {room}")
     if record.due is None or record.due <= now:
         fine.append("It is due")
     if view.settings.concurrency is not None and view.counts.active < view.settings.concurrency:
-        fine.append(f"{number(view.counts.active)} of {number(view.settings.concurrency)} run")
+        fine.append(f"{number(view.counts.active)} of {number(view.settings.concurrency)} running")
     if found.reason != "rate" and view.settings.rate is not None:
-        fine.append("The rate is not used up")
+        fine.append("Within the rate limit")
     if record.state is not State.WAITING_CHILDREN:
         fine.append("No open children")
     return fine
@@ -302,14 +302,14 @@ def _facts(record: JobRow) -> list[tuple[str, str, str]]:
         ("Subject", options.subject or "", "code"),
         ("Breaker", options.breaker or "", "code"),
         ("Parent", str(record.parent) if record.parent else "", "code"),
-        ("Told to stop", record.cancelling or "", ""),
+        ("Stop requested", record.cancelling or "", ""),
         ("Unreadable", record.unreadable or "", ""),
     ]
     return [fact for fact in facts if fact[1]]
 
 
 def _attempts(record: JobRow) -> str:
-    return "none, it never started" if record.never_started else f"{record.attempts_made} of {record.max_attempts}"
+    return "none, never started" if record.never_started else f"{record.attempts_made} of {record.max_attempts}"
 
 
 def _backoff(backoff: Backoff | None) -> str:
@@ -332,7 +332,7 @@ async def _gone(asking: PageRequest, queue: Queue, identity: str) -> dict[str, A
     """A job that has ended and was not kept: its run record."""
     run = await asking.recall(("run", queue.name, identity), _A_MOMENT, lambda: _remembered(queue, identity))
     if run is None:
-        raise NotFound(f"there is no job {preview(identity)} in queue {queue.name!r}, and nothing is remembered of one")
+        raise NotFound(f"there is no job {preview(identity)} in queue {queue.name!r}, and no run record of one")
     return {
         "title": f"{run.name} {identity}", "now": asking.around.now, "queue": queue.name, "id": identity,
         "name": run.name, "look": ENDINGS[run.ending],

@@ -76,7 +76,7 @@ def _row(each: QueueOverview, around: FleetStatus) -> OverviewRow:
         look = ("paused", "paused")
     cls, icon = look or (("active", "active") if busy else ("wait", "wait"))
     way = trend(facts.waiting, facts.growth)
-    growth = f"{'growing' if way > 0 else 'shrinking'} by {number(abs(facts.growth or 0))} a minute"
+    growth = f"{'growing' if way > 0 else 'shrinking'} by {number(abs(facts.growth or 0))} per minute"
     return OverviewRow(
         hour=each,
         facts=facts,
@@ -117,7 +117,7 @@ def _changes(around: FleetStatus) -> list[tuple[AuditEntry, Words]]:
 
 def _fleet(workers: Sequence[WorkerRecord], rows: Sequence[OverviewRow]) -> str:
     hosts = len({worker.host for worker in workers})
-    served = f"{plural(len(workers), 'worker')} on {plural(hosts, 'host')}" if workers else "no worker"
+    served = f"{plural(len(workers), 'worker')} on {plural(hosts, 'host')}" if workers else "no workers"
     return f"{plural(len(rows), 'queue')}, {served}."
 
 

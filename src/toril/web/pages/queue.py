@@ -24,7 +24,7 @@ from toril.web.pages.attention import of_queue
 from toril.web.pages.drawing import ENDINGS, LOOKS, StateLook, look_of
 from toril.web.pages.page import PageRequest, PageSpec, View
 from toril.web.pages.search_box import SearchTerms, quoted, typed
-from toril.web.templates import compact, number, plural, span
+from toril.web.templates import compact, number, span
 
 __all__ = ["QUEUE", "ListedCount", "Tabs", "counted", "facets", "listed", "remembered"]
 
@@ -231,9 +231,9 @@ def _text(found: dict[str, Any], state: State) -> str:
         case State.FAILED:
             return redacted(found["error"] or "")
         case State.ACTIVE if found["progress"] not in (None, 0):
-            return f"progress {compact(found['progress'])}"
+            return f"progress: {compact(found['progress'])}"
         case State.DELAYED if found["error"]:
-            return f"will be tried again: {redacted(found['error'])}"
+            return f"retrying after: {redacted(found['error'])}"
         case State.COMPLETED if found["result"] is not None:
             return compact(found["result"])
         case _:
@@ -275,11 +275,11 @@ _NAMES: Final = 8  # job names that are listed, if not all are wanted
 _CANCELLED: Final = ENDINGS[RunStatus.CANCELLED]
 # What workers can declare, in words.
 _WORDS: Final = {
-    "max_attempts": "retries", "rate": "the rate", "groups": "the limits of groups", "max_waiting": "how many may wait",
-    "backoff": "the backoff", "priority_first": "the order of priorities", "target_wait": "the wait target",
-    "keep_completed": "how many completed jobs stay", "keep_failed": "how many failed jobs stay", "lease": "the lease",
-    "timeout": "the timeout", "max_stalls": "how often a job may stall", "subject": "the subject",
-    "any_name": "whether they take jobs of any name", "serializer": "how payloads are written",
+    "max_attempts": "max attempts", "rate": "rate limit", "groups": "group limits", "max_waiting": "max waiting jobs",
+    "backoff": "backoff", "priority_first": "priority order", "target_wait": "wait target",
+    "keep_completed": "completed jobs to keep", "keep_failed": "failed jobs to keep", "lease": "lease",
+    "timeout": "timeout", "max_stalls": "max stalls", "subject": "subject", "any_name": "accepted job names",
+    "serializer": "serializer",
 }  # fmt: skip
 _STATES: Final = {look.key: state for state, look in LOOKS.items()}
 # How the jobs of a tab are called, where that is not the tab's key.
@@ -377,37 +377,37 @@ def _facts(settings: Settings, declared: Declaration | None) -> list[Fact]:
     rate = None if declared is None else declared.rate
     facts = [_at_once(settings.concurrency, declared), _starts(settings.rate, rate)]
     if declared is not None:
-        facts.append(Fact("Retries", plural(declared.max_attempts, "attempt"), _backoff(declared.backoff)))
+        facts.append(Fact("Attempts", number(declared.max_attempts), _backoff(declared.backoff)))
         facts.append(Fact("Lease", span(declared.lease)))
         if declared.timeout is not None:
             facts.append(Fact("Timeout", span(declared.timeout)))
         facts.append(Fact("Wait target", span(declared.target_wait)))
     if settings.groups.concurrency:
         code = None if declared is None or declared.groups is None else declared.groups.concurrency
-        note = f"set here, {_or_none(code)} in the code" if code != settings.groups.concurrency else ""
-        facts.append(Fact("Groups", f"{settings.groups.concurrency} at once in each", note))
+        note = f"set here; code: {_or_none(code)}" if code != settings.groups.concurrency else ""
+        facts.append(Fact("Group concurrency", number(settings.groups.concurrency), note))
     return facts
 
 
 def _at_once(limit: int | None, declared: Declaration | None) -> Fact:
-    code = "" if declared is None else f"{number(declared.concurrency)} in each worker"
+    code = "" if declared is None else f"{number(declared.concurrency)} per worker"
     if limit is None:
-        return Fact("At once", code or "any")
-    return Fact("At once", number(limit), "set here" + (f", {code} in the code" if code else ""))
+        return Fact("Concurrency", code or "no limit")
+    return Fact("Concurrency", number(limit), "set here" + (f"; code: {code}" if code else ""))
 
 
 def _starts(limit: RateLimit | None, code: RateLimit | None) -> Fact:
     if limit is None:
-        return Fact("Rate", _rate(code), "in the code" if code else "")
-    return Fact("Rate", _rate(limit), "set here" + (f", {_rate(code)} in the code" if code else ""))
+        return Fact("Rate limit", _rate(code))
+    return Fact("Rate limit", _rate(limit), "set here" + (f"; code: {_rate(code)}" if code else ""))
 
 
 def _rate(rate: RateLimit | None) -> str:
-    return "any" if rate is None else f"{number(rate.max)} in {span(rate.per * 1000)}"
+    return "none" if rate is None else f"{number(rate.max)} per {span(rate.per * 1000)}"
 
 
 def _backoff(backoff: Backoff) -> str:
-    return f"{backoff.strategy or backoff.kind} from {span(backoff.delay)}"
+    return f"{backoff.strategy or backoff.kind} backoff from {span(backoff.delay)}"
 
 
 def _or_none(value: int | None) -> str:

@@ -23,18 +23,16 @@ _LOOKED: Final = 200  # run records of a queue and ending, among which the sched
 _SHOWN: Final = 200
 
 _OVERLAPS: Final = {
-    "allow": "A run starts even while the one before has not ended.",
-    "skip": "A run is left out while the one before has not ended.",
-    "queue_one": "A run waits until the one before has ended.",
+    "allow": "Runs may overlap.",
+    "skip": "Skips a run while the previous one has not ended.",
+    "queue_one": "Each run waits for the previous one to end.",
 }
 _CATCHES_UP: Final = {
-    "none": "What was missed is left out.",
-    "one": "After a standstill it runs once for all that was missed.",
-    "all": "After a standstill it makes up for each run that was missed, within its window.",
+    "none": "Missed runs are skipped.",
+    "one": "After downtime, it runs once for all missed runs.",
+    "all": "After downtime, it makes up every missed run within its window.",
 }
-_CLOCKS: Final = (
-    "When clocks change, a time that does not exist runs when they have moved on, one that comes twice runs once."
-)
+_CLOCKS: Final = "When the clocks change, a skipped time runs right after the change; a repeated time runs once."
 
 Times = list[tuple[int, int, RunStatus]]
 

@@ -64,11 +64,11 @@ def _steps(record: JobRow, events: Sequence[EventRow]) -> list[TimelineStep]:
 _KINDS: Final = {
     EventKind.ADDED: ("wait", "Added"),
     EventKind.DELAYED: ("delayed", "Delayed"),
-    EventKind.WAITING_CHILDREN: ("children", "Waits for children"),
+    EventKind.WAITING_CHILDREN: ("children", "Waiting for children"),
     EventKind.COMPLETED: ("done", "Completed"),
     EventKind.FAILED: ("failed", "Failed"),
     EventKind.CANCELLED: ("cancelled", "Cancelled"),
-    EventKind.STALLED: ("failed", "Its worker was lost"),
+    EventKind.STALLED: ("failed", "Worker lost"),
 }
 
 

@@ -58,7 +58,7 @@ def _row(worker: dict[str, Any], now: int, newest: str) -> dict[str, Any]:
 
 def _state(worker: dict[str, Any], now: int) -> tuple[dict[str, str], str]:
     if worker["silent_ms"]:
-        return {"cls": "crit", "icon": "crit"}, "Hangs"
+        return {"cls": "crit", "icon": "crit"}, "Hung"
     if now - worker["seen_at"] > _SILENT:
         return {"cls": "crit", "icon": "crit"}, "Silent"
     if "stop" in worker["orders"]:
