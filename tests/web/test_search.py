@@ -10,9 +10,10 @@ from tests.conformance.claims import claim
 from tests.web.conftest import Served, served
 from tests.web.test_api import ask
 from toril import JobContext, PermanentError
-from toril.model import Claim, Failed, Failure, JobOptions, Keep, NewJob, Settlement
+from toril.model import Claim, Failed, Failure, JobOptions, Keep, NewJob, RunStatus, Settlement
 from toril.runtime.redaction import RedactionContext
 from toril.testing import drain
+from toril.web.templates import iso
 
 
 async def breaks(ctx: JobContext[Any]) -> None:
@@ -90,8 +91,11 @@ async def test_a_new_queue_in_which_all_jobs_fail_needs_attention() -> None:
         await drain(here.app)
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{here.port}") as client:
             page = await client.get("/", headers={"accept": "text/html"})
+        failed = (await here.app.store.runs("new", RunStatus.FAILED, limit=100)).items
 
     assert "100.0\u00a0% of jobs in <a" in page.text
+    first = min(run.finished_at for run in failed)
+    assert f'for <time datetime="{iso(first)}"' in page.text, "since the first failure, not since its minute"
     assert "30 in the last 30 minutes; nothing earlier this week to compare with" in page.text
 
 

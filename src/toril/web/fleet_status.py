@@ -3,14 +3,15 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeVar
 
 from toril.app import App
-from toril.model import AuditEntry, CircuitRow, CircuitState, Finding, ms_of
+from toril.model import AuditEntry, CircuitRow, CircuitState, Finding, RunStatus, ms_of
 from toril.operate.metrics import Overview, QueueOverview
-from toril.policy.attention import Need, QueueFacts, needs, suspects, usual_rate
+from toril.policy.attention import HighFailureRate, Need, QueueFacts, needs, suspects, usual_rate
 from toril.policy.doctor import judged
+from toril.policy.retention import RUNS
 from toril.records import WorkerRecord
 from toril.runtime.clock import Clock
 from toril.web.api.common import known_queue
@@ -25,6 +26,7 @@ _SAMPLES: Final = 40
 _SAMPLED: Final = 10_000  # ms between two samples of the backlog
 _FIVE_MINUTES: Final = 300_000
 _LETTERS: Final = 100
+_MINUTE: Final = 60_000
 _HOUR: Final = 3_600_000
 
 
@@ -111,7 +113,7 @@ class FleetStatusReader:
             now=now,
             overview=overview,
             facts=facts,
-            needs=found,
+            needs=[await self._dated(need) for need in found],
             circuits=circuits,
             letters=letters,
             notes=notes,
@@ -155,6 +157,19 @@ class FleetStatusReader:
             return usual_rate(queue, found.completed, found.failed)
 
         return await self.recall(("week", queue.name), _WEEK, ask)
+
+    async def _dated(self, need: Need) -> Need:
+        """Counts tell the minute in which failures began; the run record of the first one tells the moment."""
+        if not isinstance(need, HighFailureRate):
+            return need
+        queue, minute = need.queue, need.since
+
+        async def ask() -> int:
+            runs = (await self.app.store.runs(queue, RunStatus.FAILED, limit=RUNS)).items
+            first = min((run.finished_at for run in runs if run.finished_at >= minute), default=minute)
+            return first if first < minute + _MINUTE else minute
+
+        return replace(need, since=await self.recall(("began", queue, minute), _WEEK, ask))
 
     async def _looked_over(self) -> Sequence[Finding]:
         """What is wrong with the server. A file is not looked over: that reads all of it, and is the doctor's."""
