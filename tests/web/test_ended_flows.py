@@ -75,6 +75,20 @@ async def test_a_flow_that_has_ended_is_drawn_from_the_run_records_of_its_jobs()
     assert '<a class="link" href="../../../queues/pages/jobs/' in below  # its parent
 
 
+async def test_children_of_a_flow_under_way_stand_in_the_order_in_which_they_were_added() -> None:
+    async with (app := books()), looked_at(app) as client:
+        new = app.queue("pages").new
+        first, *others = (new("render", job_id=name) for name in ("zoe", "ben", "mia"))
+        last = Flow(new("render", job_id="anna"), [app.queue("images").new("draw")])
+        top = await app.flow(app.queue("books").new("publish"), [first, *others, last])
+        shown = (await client.get(f"/flows?queue=books&id={top.id}")).text
+        own = (await client.get(f"/queues/books/jobs/{top.id}")).text
+
+    ids = [to.rpartition("/")[2] for _, to, name in lines(shown) if name == "render"]
+    assert ids == ["zoe", "ben", "mia", "anna"]
+    assert re.findall(r'queues/pages/jobs/(\w+)"', own) == ids
+
+
 async def test_the_failed_child_of_a_flow_that_has_ended_is_a_click_away() -> None:
     async with (app := books()), looked_at(app) as client:
         top = await published(app, page="bad")

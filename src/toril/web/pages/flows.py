@@ -23,7 +23,7 @@ from toril.web.pages.drawing import Bars, bars
 from toril.web.pages.page import PageRequest, PageSpec, View
 from toril.web.templates import clock_time, compact, span
 
-__all__ = ["FLOWS", "EndedFlowRuns", "remembered"]
+__all__ = ["FLOWS", "EndedFlowRuns", "in_order", "remembered"]
 
 _SOON: Final = 0.1  # seconds of reading in one look
 _FRESH: Final = 5.0  # seconds that a list may be old
@@ -294,7 +294,20 @@ async def _tree(asking: PageRequest, known: EndedFlowRuns, ref: JobRef) -> FlowT
         return None
     above = JobRef(tree.queue, tree.id)
     top = found if above == ref else await find_job(asking.app.store, above.queue, above.id)
-    return known.filled(tree, None if top is None else top.parent, depth=_DEPTH, width=_WIDTH)
+    return known.filled(
+        await in_order(asking.app, tree), None if top is None else top.parent, depth=_DEPTH, width=_WIDTH
+    )
+
+
+async def in_order(app: App, tree: FlowTree) -> FlowTree:
+    """The tree with children as they were added, wherever all children of a job are shown. The store lists them by how
+    they stand, and then by id."""
+    children = [await in_order(app, child) for child in tree.children]
+    if len(children) > 1 and len(children) == tree.family.total:
+        names = await app.store.flows.child_names(JobRef(tree.queue, tree.id))
+        place = {ref: number for number, (ref, _) in enumerate(names)}
+        children.sort(key=lambda child: place.get(JobRef(child.queue, child.id), len(place)))
+    return replace(tree, children=tuple(children))
 
 
 def _flat(tree: FlowTree, above: Rails = (), own: Rails = ()) -> Iterator[tuple[FlowTree, Rails]]:

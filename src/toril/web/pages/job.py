@@ -19,7 +19,7 @@ from toril.queue import Queue
 from toril.web.api.common import PageQuery, attempt_errors, job_document, kept_in, known_queue, log_page
 from toril.web.api.jobs import run_document
 from toril.web.pages.drawing import ENDINGS, EVERY, look_of
-from toril.web.pages.flows import remembered
+from toril.web.pages.flows import in_order, remembered
 from toril.web.pages.page import PageRequest, PageSpec
 from toril.web.pages.search_box import quoted
 from toril.web.pages.timeline import chronicle
@@ -228,7 +228,7 @@ async def flow_of(asking: PageRequest, job: Job[Any], record: JobRow) -> FlowTre
     if (tree.queue, tree.id) != (record.queue, record.id):
         top = await find_job(app.store, tree.queue, tree.id) or record
     known = await remembered(asking, record.queue)
-    return known.filled(tree, top.parent, depth=_DEPTH, width=_WIDTH)
+    return known.filled(await in_order(app, tree), top.parent, depth=_DEPTH, width=_WIDTH)
 
 
 async def ended_flow_of(asking: PageRequest, ref: JobRef) -> FlowTree | None:
