@@ -33,18 +33,20 @@ def gone(one_stage: Stage, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatc
 async def test_an_open_page_says_in_its_header_that_the_store_is_away(
     one_stage: Stage, guest: Guest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = await guest("/groups")
-    state = page.locator(".live")
+    page = await guest("/")
+    state, verdict = page.locator(".live"), page.locator("h1")
     await expect(state).to_have_attribute("data-state", "live")
-    well = await colours(page)
+    well, before = await colours(page), await verdict.inner_text()
     monkeypatch.setattr(one_stage.app.store.circuits, "list", away)
 
     await expect(state).to_have_text("Store unreachable")
     await expect(page.locator(".banner")).to_contain_text("Cannot reach the store")
+    await expect(verdict).to_have_text("Status unknown")
     unwell = await colours(page)
     monkeypatch.undo()
     await expect(state).to_have_text("Live")
     await expect(page.locator(".banner")).to_have_count(0)
+    await expect(verdict).to_have_text(before)
 
     assert well[0] == well[1] == "rgb(27, 115, 64)"
     assert unwell == ("rgb(217, 63, 63)", "rgb(191, 38, 38)")

@@ -45,8 +45,10 @@ const live = {
   open() {
     const source = (this.source = new EventSource(site.pathname + 'live?view=' + encodeURIComponent(here())));
     source.addEventListener('open', () => {
+      const stale = $('.banner.s-crit');
       this.quiet();
       this.show('live');
+      if (stale) refresh();
     });
     source.addEventListener('error', () => this.broken());
     source.addEventListener('patch', e => patch(JSON.parse(e.data)));
@@ -87,6 +89,7 @@ const live = {
   },
   say(kind, text) {
     this.hush();
+    if (kind === 'crit') $$('[data-verdict]').forEach(h1 => (h1.textContent = 'Status unknown'));
     $('.top').after(
       h(
         'div',
