@@ -44,34 +44,34 @@ Ticket: TypeAlias = tuple[str, int]  # what a browser keeps in place of a secret
 
 
 class Role(IntEnum):
-    """What one may do; each also what those before it may."""
+    """What someone may do. Each role includes those before it."""
 
-    READ = 1  # look
-    OPERATE = 2  # retry, cancel, pause, replay: what is done in a day's work
-    ADMIN = 3  # what cannot be undone, and what is set for the whole fleet
+    READ = 1  # view
+    OPERATE = 2  # retry, cancel, pause, replay: everyday work
+    ADMIN = 3  # what cannot be undone, and settings that apply to all workers
 
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Whoever asks, by the name that the audit log has."""
+    """Someone who sends a request, by the name that appears in the audit log."""
 
     name: str
     role: Role
 
 
 class Access(Protocol):
-    """Tells who asks; None for a stranger."""
+    """Identifies who sends a request; None if unknown."""
 
     @property
     def challenge(self) -> str | None:
-        """What a stranger is told to send, as `WWW-Authenticate` says it."""
+        """The `WWW-Authenticate` header of a 401 response."""
 
     async def who(self, connection: HTTPConnection) -> Who | None: ...
 
 
 @runtime_checkable
 class SignsIn(Protocol):
-    """An access whose secret a person can type: the pages then have a way in."""
+    """An access whose secret a person can type on the sign-in page."""
 
     def ticket(self, secret: str) -> Ticket | None:
         """What a browser keeps in place of the secret; None if the secret is wrong."""
@@ -79,7 +79,7 @@ class SignsIn(Protocol):
 
 @runtime_checkable
 class Named(Protocol):
-    """An access whose credentials name someone: wrong tries are counted by that name."""
+    """An access whose credentials include a user name, by which failed attempts are counted."""
 
     def named(self, connection: HTTPConnection) -> str:
         """Whom the credentials claim to be; empty if they do not say."""
@@ -87,8 +87,8 @@ class Named(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Anyone on this machine may look; nobody may act. Requests from elsewhere are refused, and so are those that a
-    proxy says it has forwarded. A proxy on this machine that does not say so cannot be told from a local client."""
+    """Read-only access for anyone on this machine. Requests from other machines are refused, and so are requests that
+    a proxy marks as forwarded; a local proxy that does not mark them looks like a local client."""
 
     challenge: str | None = None
 
@@ -101,7 +101,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Nobody:
-    """No access was arranged, and the address can be reached from elsewhere: probes answer, all else is refused."""
+    """No access, because none is configured and other machines can reach the address. Only the probes answer."""
 
     challenge: str | None = None
 
@@ -110,8 +110,8 @@ class Nobody:
 
 
 class Tokens:
-    """`Authorization: Bearer …`. The tokens are given with the role that each has: `Tokens({"…": Role.READ})`. A
-    browser signs in with one and keeps a ticket for a week, from which the token cannot be had."""
+    """Access by `Authorization: Bearer …`, with a role for each token: `Tokens({"…": Role.READ})`. A browser signs in
+    with a token and keeps a signed ticket for a week; the token cannot be derived from it."""
 
     challenge: str | None = 'Bearer realm="toril"'
 
@@ -151,8 +151,8 @@ class Tokens:
 
 
 class Basic:
-    """A name and a password, asked for by the browser: `Basic({"ops": ("…", Role.OPERATE)})`. A password has at least
-    12 characters."""
+    """Access by user name and password, which the browser asks for: `Basic({"ops": ("…", Role.OPERATE)})`. A password
+    needs at least 12 characters."""
 
     challenge: str | None = 'Basic realm="toril", charset="UTF-8"'
 
@@ -185,8 +185,8 @@ Answer: TypeAlias = Who | Role | None
 
 
 class CustomAccess:
-    """The host application decides: a function, or coroutine function, of the connection that gives a `Who`, a `Role`,
-    or None for strangers."""
+    """Access that the host application decides: a function, sync or async, that takes the connection and returns a
+    `Who`, a `Role`, or None if it does not know the sender."""
 
     challenge: str | None = None
 

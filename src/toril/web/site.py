@@ -43,9 +43,16 @@ def site(
     dashboard: Literal["on", "off"] = "on",
     clock: Clock = SYSTEM,
 ) -> "Site":
-    """The dashboard and the HTTP API of an app, to serve or to mount in another ASGI application, which then opens the
-    app itself. `access` says who may enter; `hosts` the names under which the site is reached, beside those of
-    loopback; `proxies` the addresses whose word on the real client is taken."""
+    """The dashboard and HTTP API of an app as an ASGI application, to serve or to mount in another one. An application
+    that mounts it must open the app itself.
+
+    Args:
+        app: The app to show.
+        access: Who may do what, such as `Tokens` or `CustomAccess`.
+        hosts: Host names to accept, besides those of loopback.
+        proxies: Addresses of proxies whose `X-Forwarded-*` headers are trusted.
+        dashboard: Whether to serve the dashboard, or only the API.
+    """
     return Site(app, GuardOptions(access=access, hosts=hosts, proxies=proxies), clock, dashboard=dashboard)
 
 
