@@ -28,7 +28,7 @@ $(BIN)/.installed: pyproject.toml requirements-dev.txt
 setup: $(BIN)/.installed ## Create .venv and install everything that is pinned
 
 .PHONY: demo
-demo: setup ## Watch a small shop of queues at work, for ten seconds
+demo: setup ## Watch a small demo shop process jobs for ten seconds
 	@$(BIN)/toril demo
 
 .PHONY: example

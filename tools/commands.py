@@ -16,23 +16,24 @@ from toril.cli.main import Commands
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 _HEAD = """# Commands
 
-Made from the commands themselves by `make reference`. Those that look at a store take it from an app (`-A jobs:app` or
-`$TORIL_APP`), else from its URL (`--url` or `$TORIL_URL`), else it is `toril.db` in the current folder; `--url` wins
-over `$TORIL_APP`. With an app, they know what its code says of payloads, limits and `redact`, and import it. They
-print tables for people and, with `--json`, one object a line for programs. What destroys asks first, unless `--yes`
-says so. Every option of `toril run` and of `toril reaper` is also a variable: `--max-jobs` is `TORIL_MAX_JOBS`.
+Generated from the commands by `make reference`. Commands that need a store take it from an app (`-A jobs:app` or
+`$TORIL_APP`), else from a URL (`--url` or `$TORIL_URL`), else they use `toril.db` in the current folder; `--url` wins
+over `$TORIL_APP`. With an app, they import its code and know what it declares about payloads, limits and `redact`.
+They print tables for people and, with `--json`, JSON Lines for programs. Destructive commands ask for confirmation
+unless you pass `--yes`. Every option of `toril run` and `toril reaper` is also an environment variable: `--max-jobs` is
+`TORIL_MAX_JOBS`.
 
 | exit code | |
 |---:|---|
-| 0 | done |
-| 1 | understood, but it failed: one line on stderr says why |
+| 0 | success |
+| 1 | the command failed: one line on stderr says why |
 | 2 | the command line is wrong |
-| 3 | it would destroy something, there is no terminal to ask at, and nobody said `--yes` |
+| 3 | not confirmed: the command is destructive, and `--yes` is missing or you said no |
 | 130 | interrupted by Ctrl-C |
-| 141 | nobody reads the output any more |
+| 141 | nothing reads the output any more |
 
-Your shell can complete commands, options, and the names of queues, jobs, schedules and workers, for which it asks the
-store:
+Your shell can complete commands, options, and the names of queues, jobs, schedules and workers, which it asks the store
+for:
 
 ```sh
 eval "$(_TORIL_COMPLETE=bash_source toril)"    # in ~/.bashrc
@@ -40,8 +41,8 @@ eval "$(_TORIL_COMPLETE=zsh_source toril)"     # in ~/.zshrc
 _TORIL_COMPLETE=fish_source toril | source     # in ~/.config/fish/completions/toril.fish
 ```
 
-An error that nobody foresaw is one line too, which says that it is a bug and where to report it;
-`toril --debug COMMAND` shows the traceback.
+An unexpected error is also one line: it says that it is a bug and where to report it. `toril --debug COMMAND` shows the
+traceback.
 """
 
 

@@ -51,8 +51,8 @@ def test_an_app_with_its_store_in_the_code_needs_no_url(toril: Toril, url: str) 
     (queue,) = documents(toril("queues", "-A", "shop:app", "--json").stdout)
     assert (queue["queue"], queue["waiting"], queue["delayed"]) == ("shop", 1, 1)
     assert toril("drain", "shop", "-A", "shop:app", "--yes").stdout == "Removed 1 job.\n"
-    assert "Job 2 (pack_order) of shop is removed." in toril("job", "remove", "2", "-A", "shop:app", "--yes").stdout
-    assert "No worker is alive" in toril("workers", "-A", "shop:app").stderr
+    assert "Job 2 (pack_order) in shop was removed." in toril("job", "remove", "2", "-A", "shop:app", "--yes").stdout
+    assert "No live workers" in toril("workers", "-A", "shop:app").stderr
 
 
 def test_the_app_is_taken_from_the_environment(toril: Toril, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,8 +57,8 @@ def test_a_wrong_command_line_is_told_in_a_line_with_its_usage(toril: Toril, url
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        ("queues", "which other commands cannot see"), ("reaper", "a store in memory belongs to one process"),
-        ("dashboard", "memory:// belongs to one process, so this dashboard would show a store without jobs"),
+        ("queues", "other commands cannot see it"), ("reaper", "memory:// is private to one process"),
+        ("dashboard", "memory:// is private to one process, so this dashboard would be empty"),
     ],
 )  # fmt: skip
 def test_no_other_process_is_given_a_store_in_memory(toril: Toril, command: str, told: str) -> None:
@@ -122,7 +122,7 @@ def test_a_store_that_is_not_there_yet_can_be_waited_for(fresh: Fresh, toril: To
 def test_a_password_on_the_command_line_is_warned_of_and_never_shown(toril: Toril) -> None:
     result = toril("queues", "--url", "odd://user:hunter2@127.0.0.1:1/0", code=2)
 
-    assert "seen by others" in result.stderr
+    assert "other users of this machine can see a password" in result.stderr
     assert "hunter2" not in result.output
 
 
@@ -132,7 +132,7 @@ def test_a_password_in_the_environment_is_not_warned_of(toril: Toril, monkeypatc
 
     result = toril("queues", code=2)
 
-    assert "seen by others" not in result.stderr
+    assert "other users of this machine can see a password" not in result.stderr
     assert "hunter2" not in result.output
 
 
@@ -145,7 +145,7 @@ PATHS = {
     ":app": "MODULE:APP",
     "../jobs:app": "MODULE:APP",
     "jbos:app": "did you mean 'jobs'?",
-    "nowhere_at_all:app": "there is no module 'nowhere_at_all'",
+    "nowhere_at_all:app": "no module 'nowhere_at_all'",
     "jobs:ap": "did you mean jobs:app?",
     "jobs:number": "not a toril.App",
     "broken:app": "ZeroDivisionError: division by zero (broken.py, line 2)",
@@ -207,7 +207,7 @@ def test_an_input_without_end_is_not_read_to_its_end(fresh: Fresh, url: str) -> 
         _, told = process.communicate(timeout=WAITS)
 
     assert process.returncode == 2
-    assert "more than 4 MiB" in told
+    assert "larger than 4 MiB" in told
 
 
 NASTY = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\r\n\x00\x7f"
@@ -247,9 +247,9 @@ async def _snoozes(ctx: Any) -> None:
 
 DESTROYING = {
     "drain email": "removes 2 jobs",
-    "clean email --state waiting": "2 that are waiting",
-    "obliterate email": "with 2 jobs, 0 of them running",
-    "job remove email one": "removes 1 job",
+    "clean email --state waiting": "2 are waiting now",
+    "obliterate email": "with 2 jobs (0 running)",
+    "job remove email one": "removes job one",
 }
 
 
@@ -385,7 +385,7 @@ def test_what_nobody_foresaw_is_one_line_that_calls_it_a_bug(
     assert told.count("\n") == 1, told
     assert told.startswith("Error: this is a bug in Toril: TypeError: ")
     assert "(jobs.py, line " in told
-    assert "issues of Toril's repository" in told
+    assert "issue in Toril's repository" in told
     assert "toril --debug jobs 'my queue'" in told
 
 

@@ -49,4 +49,4 @@ def test_interrupted_it_removes_its_queue_too(url: str, fresh: Fresh) -> None:
 
 
 def test_a_store_that_no_worker_could_reach_is_refused(toril: Toril) -> None:
-    assert "within one process" in toril("bench", "--url", "memory://", code=2).stderr
+    assert "private to one process" in toril("bench", "--url", "memory://", code=2).stderr

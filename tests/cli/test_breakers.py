@@ -19,7 +19,7 @@ def test_one_is_tripped_seen_and_reset(toril: Toril, url: str) -> None:
     assert toril("breakers").output == "All circuits are closed.\n"
 
     assert (
-        "api.example.com is open; the next try is due in"
+        "api.example.com is open; the next probe is due in"
         in toril("breakers", "trip", "api.example.com", "--for", "10m").output
     )
     assert "open" in toril("breakers").output
@@ -27,7 +27,7 @@ def test_one_is_tripped_seen_and_reset(toril: Toril, url: str) -> None:
     assert (found["key"], found["state"]) == ("api.example.com", "open")
     assert found["till"] - found["since"] == 600_000
     assert toril("breakers", "reset", "api.example.com").output == "api.example.com is closed.\n"
-    assert toril("breakers", "reset", "api.example.com").output == "api.example.com was closed already.\n"
+    assert toril("breakers", "reset", "api.example.com").output == "api.example.com was already closed.\n"
 
 
 def test_an_odd_key_is_refused(toril: Toril, url: str) -> None:

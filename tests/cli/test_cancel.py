@@ -31,7 +31,7 @@ def test_jobs_are_counted_before_they_are_cancelled(toril: Toril, url: str) -> N
 
     assert documents(toril("cancel", "email", "--dry-run", "--json").stdout) == [{"queue": "email", "would_cancel": 10}]
     refused = toril("cancel", "email", "--key", "org=1", code=3).output
-    assert "This cancels 5 jobs (3 waiting, 2 delayed) of email. It cannot be undone." in refused
+    assert "This cancels 5 jobs (3 waiting, 2 delayed) in email. It cannot be undone." in refused
     assert left(url) == (6, 4)
     assert toril("cancel", "email", "--key", "org=1", "--yes").output == "Cancelled 5 jobs.\n"
     assert left(url) == (3, 2)
@@ -55,7 +55,7 @@ def test_running_jobs_are_asked_to_stop(toril: Toril, url: str) -> None:
         async with asyncio.timeout(30):
             await started.wait()
         found = await asyncio.to_thread(toril, "cancel", "email", "--state", "active", "--reason", "too slow", "--yes")
-        assert found.output == "Cancelled 0 jobs. 1 job that runs was asked to stop.\n"
+        assert found.output == "Cancelled 0 jobs. Asked 1 running job to stop.\n"
         async with asyncio.timeout(30):
             await stopped.wait()
             await app.store.finished("email", [job.id], timeout=30_000)

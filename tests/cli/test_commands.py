@@ -86,9 +86,9 @@ def test_a_job_for_a_queue_that_is_not_there_is_refused(toril: Toril, url: str) 
     toril("add", "email", "hi")
 
     assert "there is no store at" in no_store
-    assert no_store.endswith(" (--create makes it)\n")
+    assert no_store.endswith(" (use --create to create it)\n")
     assert made == (False, 0)
-    assert "there is no queue 'emial' in this store; did you mean 'email'? (--create makes it)" in slip
+    assert "there is no queue 'emial' in this store; did you mean 'email'? (use --create to create it)" in slip
     assert on(url, lambda app: app.store.queues()) == ["email"]
 
 
@@ -132,7 +132,7 @@ def test_a_job_gets_what_the_workers_of_its_queue_declare(toril: Toril, url: str
     assert [job and (job.max_attempts, job.options.keep_failed) for job in jobs] == [
         (5, Keep(0)), (2, Keep(7)), (9, Keep(1)),
     ]  # fmt: skip
-    assert alone.stderr.startswith("No living worker declares email: the job has 5 attempts")
+    assert alone.stderr.startswith("No live worker declares email: the job gets 5 attempts")
     assert told.stderr == ""
 
 
@@ -146,10 +146,10 @@ def test_a_job_whose_name_looks_like_a_slip_is_refused(toril: Toril, url: str) -
     fits = toril("add", "email", "greet")
     other = toril("add", "email", "resize")
 
-    assert "no living worker has a handler for 'gret' in queue 'email'; did you mean 'greet'?" in slip
+    assert "no live worker has a handler for 'gret' in queue 'email'; did you mean 'greet'?" in slip
     assert "--any-name" in slip
     assert fits.stderr == ""
-    assert other.stderr == "No living worker has a handler for 'resize' in queue 'email'.\n"
+    assert other.stderr == "No live worker has a handler for 'resize' in queue 'email'.\n"
     assert on(url, lambda app: app.queue("email").counts()).waiting == 4
 
 
@@ -325,7 +325,10 @@ def test_the_queue_can_be_left_out_where_the_id_says_enough(toril: Toril, url: s
 
     toril("job", "promote", "later")
 
-    assert "in each of email, other: name the queue" in toril("job", "cancel", "next", code=1).stderr
+    assert (
+        "several queues have a job 'next': email, other. Name the queue"
+        in toril("job", "cancel", "next", code=1).stderr
+    )
     toril("job", "cancel", "other", "next")
 
 
@@ -389,9 +392,9 @@ def test_programs_get_one_document_a_line_with_the_same_keys(
 def test_a_queue_is_paused_and_resumed(toril: Toril, url: str) -> None:
     shop(url)
 
-    assert toril("pause", "email").stdout == "email is paused; nothing runs, and 1 wait.\n"
+    assert toril("pause", "email").stdout == "Paused email (0 still running, 1 waiting).\n"
     assert documents(toril("queues", "--json").stdout)[0]["paused"] is True
-    assert toril("resume", "email").stdout == "email goes on; 1 wait.\n"
+    assert toril("resume", "email").stdout == "Resumed email (1 waiting).\n"
     assert documents(toril("queues", "--json").stdout)[0]["paused"] is False
 
 
@@ -418,7 +421,7 @@ def test_why_tells_the_reason_of_a_cancellation(toril: Toril, url: str, words: s
     told = toril("job", "why", *words.split()).stdout
 
     assert told.startswith("It was cancelled ")
-    assert told.endswith(" UTC and was not kept. The reason: the customer left\n")
+    assert told.endswith(" UTC and is no longer stored. Reason: the customer left\n")
 
 
 @pytest.mark.parametrize(

@@ -38,13 +38,13 @@ def test_the_demo_ends_by_itself_with_a_summary_that_adds_up(fresh: Fresh) -> No
     assert told == ""
     assert "\x1b" not in out
     rows = {line.split()[0]: [int(n) for n in line.split()[1:6]] for line in _table(out)}
-    together = rows.pop("together")
+    together = rows.pop("total")
     assert set(rows) == {"emails", "thumbnails", "payments", "exports"}
     assert [sum(column) for column in zip(*rows.values(), strict=True)] == together
     assert together[0] == sum(together[1:4])
     assert together[2:4] == [1, 1]  # the poisoned and the cancelled one
     assert together[4] > 0
-    assert f"{together[0]} jobs were added and {together[0]} have ended" in out
+    assert f"{together[0]} of {together[0]} jobs ended in" in out
     assert _runs(_url(out)) == together[0]
     _try_next(fresh, out)
 
@@ -101,7 +101,7 @@ def test_ctrl_c_ends_the_demo(fresh: Fresh) -> None:
     _, told = process.communicate(timeout=WAITS)
 
     assert process.returncode == 130
-    assert told == "Stopped. Running jobs were given back to their queues.\n"
+    assert told == "Stopped. Running jobs were returned to their queues.\n"
 
 
 @pytest.mark.usefixtures("_temporary")
@@ -119,7 +119,7 @@ def test_on_a_terminal_the_demo_draws_and_leaves_the_summary(fresh: Fresh) -> No
     text = shown.decode()
     assert "last events" in text
     assert "━" in text
-    assert text.index("jobs were added and") > text.rindex("last events")
+    assert text.index("jobs ended in") > text.rindex("last events")
 
 
 @pytest.mark.parametrize(("width", "height"), [(100, 30), (60, 24), (40, 20), (200, 60)])

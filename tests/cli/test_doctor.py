@@ -40,14 +40,14 @@ def plant(server: RedisServer) -> None:
 def test_a_sound_store_is_told_so(toril: Toril, url: str) -> None:
     on(url, add)
 
-    assert "Nothing is wrong." in toril("doctor").output
+    assert "No problems found." in toril("doctor").output
     assert toril("doctor", "--json").stdout == ""
 
 
 def test_a_sound_server_is_told_so(toril: Toril, server: RedisServer) -> None:
     on(server.url, add)
 
-    assert "Nothing is wrong." in toril("doctor").output
+    assert "No problems found." in toril("doctor").output
 
 
 def test_findings_end_with_one_and_name_the_place_and_the_fix(toril: Toril, server: RedisServer) -> None:
@@ -68,14 +68,14 @@ def test_a_repair_is_shown_then_asked_for_then_done(toril: Toril, server: RedisS
 
     refused = toril("doctor", "--repair", code=3).output
     assert "Would repair: queue 'mail': 'ghost'" in refused
-    assert "say --yes" in refused
+    assert "pass --yes" in refused
     assert server.tell("LLEN", "bull:mail:wait") == b":2"
 
     foretold = documents(toril("doctor", "--repair", "--dry-run", "--json", code=1).stdout)
     assert {each["code"] for each in foretold} == {"ghost", "stray_lock"}
     assert "Would repair: queue 'mail': 'ghost'" in toril("doctor", "--repair", "--dry-run", "--yes", code=1).output
     assert server.tell("LLEN", "bull:mail:wait") == b":2"
-    assert "--dry-run belongs to --repair" in toril("doctor", "--dry-run", code=2).output
+    assert "--dry-run needs --repair" in toril("doctor", "--dry-run", code=2).output
 
     done = [json.loads(line) for line in toril("doctor", "--repair", "--yes", "--json").stdout.splitlines()]
     assert {(each["code"], each["outcome"]) for each in done} == {("ghost", "repaired"), ("stray_lock", "repaired")}
@@ -94,7 +94,7 @@ def test_settings_are_told_of_and_left_to_people(toril: Toril, server: RedisServ
         server.tell("CONFIG", "SET", "appendonly", "yes")
 
     assert [(each["code"], each["severity"], each["repairable"]) for each in found] == [("persistence", "error", False)]
-    assert "Not for --repair: the server writes nothing to disk" in told
+    assert "Not repairable: the server writes nothing to disk" in told
     assert documents(as_json) == found
 
 

@@ -72,7 +72,7 @@ def test_queues_that_are_new_are_followed_too(fresh: Fresh, url: str) -> None:
 def test_a_place_needs_its_queue(toril: Toril, url: str) -> None:
     on(url, fill)
 
-    assert "name that one queue" in toril("events", "--after", "3", code=2).output
+    assert "name exactly one QUEUE" in toril("events", "--after", "3", code=2).output
     assert "no queue" in toril("events", "none", code=1).output
 
 

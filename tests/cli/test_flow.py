@@ -29,5 +29,5 @@ def test_a_flow_is_drawn_from_its_top(toril: Toril, url: str) -> None:
 def test_why_and_flow_tell_of_a_job_that_is_not_there(toril: Toril, url: str) -> None:
     on(url, make)
 
-    assert "It waits for 2 of 2 children: sums:middle, work:odd." in toril("job", "why", "top").output
+    assert "It is waiting for 2 of 2 children: sums:middle, work:odd." in toril("job", "why", "top").output
     assert "there is no job" in toril("flow", "nowhere", code=1).output

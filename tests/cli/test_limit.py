@@ -23,10 +23,10 @@ def test_a_rate_and_a_concurrency_are_set_shown_and_taken_back(toril: Toril, url
     (shown,) = documents(toril("limit", queue, "--json").stdout)
     after = toril("limit", queue, "--rate", "none", "--concurrency", "none").stdout
 
-    assert told == "email: at most 1 at once, at most 100 in 10 s (sliding).\nNo living worker declares it.\n"
+    assert told == "email: at most 1 at once, at most 100 per 10 s (sliding).\nNo live worker declares it.\n"
     assert (settings.rate, settings.concurrency) == (RateLimit(100, 10), 1)
     assert (shown["rate_max"], shown["rate_per_ms"], shown["concurrency"]) == (100, 10_000, 1)
-    assert after == "email: no bound on how many run at once, no rate set.\nNo living worker declares it.\n"
+    assert after == "email: no concurrency limit, no rate limit.\nNo live worker declares it.\n"
 
 
 def test_what_the_code_declares_is_shown_beside_what_is_set(toril: Toril, url: str, queue: str) -> None:
@@ -53,29 +53,29 @@ def test_what_the_code_declares_is_shown_beside_what_is_set(toril: Toril, url: s
     deployed = toril("limit", queue).stdout
 
     assert plainly == (
-        "email: no bound on how many run at once, no rate set.\n"
-        "The code declares 10 at once in each of its 2 workers (20 slots), at most 50 in 1 s (sliding).\n"
+        "email: no concurrency limit, no rate limit.\n"
+        "The code declares 10 at once in each of its 2 workers (20 slots), at most 50 per 1 s (sliding).\n"
     )
     assert replaced == (
-        "email: at most 4 at once, at most 5 in 10 s (sliding).\n"
-        "The code declares 10 at once in each of its 2 workers (20 slots), at most 50 in 1 s (sliding), "
-        "which what is set here replaces.\n"
+        "email: at most 4 at once, at most 5 per 10 s (sliding).\n"
+        "The code declares 10 at once in each of its 2 workers (20 slots), at most 50 per 1 s (sliding), "
+        "which the limit set here overrides.\n"
     )
     assert (shown["slots"], shown["rate"], limited["slots"], limited["rate"]) == ("20", "50/1s", "4/20", "5/10s")
     assert (found["declared"]["concurrency"], found["rate"]["max"], found["concurrency"]) == (10, 5, 4)
     assert deployed.splitlines()[1:] == [
-        "The code declares 1 at once in each of its 3 workers (21 slots), no rate.",
+        "The code declares 1 at once in each of its 3 workers (21 slots), no rate limit.",
         "Its workers declare different values for concurrency, rate; these are the newest.",
     ]
 
 
 @pytest.mark.parametrize("words", [("--rate", "fast"), ("--rate", "5/x"), ("--concurrency", "many")])
 def test_what_is_no_limit_is_refused(toril: Toril, queue: str, words: tuple[str, str]) -> None:
-    assert "is not a" in toril("limit", queue, *words, code=2).stderr
+    assert "expected " in toril("limit", queue, *words, code=2).stderr
 
 
 def test_a_job_is_explained_in_a_sentence_and_in_facts(toril: Toril, url: str, queue: str) -> None:
-    assert toril("job", "why", "1").stdout == "No worker of Toril serves queue email.\n"
+    assert toril("job", "why", "1").stdout == "No Toril worker serves queue email.\n"
     toril("pause", queue)
     (found,) = documents(toril("job", "why", queue, "1", "--json").stdout)
 

@@ -97,7 +97,7 @@ def test_a_clash_is_named_before_anything_is_moved(toril: Toril, ends: tuple[str
     fill(ends[0])
     fill(ends[1], 1)
 
-    assert "TO has a job '1' in queue 'mail' too" in toril("move", *ends, "--dry-run", code=1).output
+    assert "TO also has a job '1' in queue 'mail'" in toril("move", *ends, "--dry-run", code=1).output
     assert "both stores have a job '1' of queue 'mail'" in toril("move", *ends, code=1).output
     assert (counts(ends[0]).waiting, counts(ends[0]).paused) == (3, False)
     toril("job", "remove", "mail", "1", "--url", ends[1], "--yes")
@@ -108,8 +108,8 @@ def test_a_clash_is_named_before_anything_is_moved(toril: Toril, ends: tuple[str
 def test_what_cannot_be_moved_is_said(toril: Toril, ends: tuple[str, str]) -> None:
     assert "there is no store at" in toril("move", *ends, code=1).output
     fill(ends[0])
-    assert "both ends are the same store" in toril("move", ends[0], ends[0], code=2).output
-    assert "memory:// is gone" in toril("move", ends[0], "memory://", code=2).output
+    assert "FROM and TO are the same store" in toril("move", ends[0], ends[0], code=2).output
+    assert "a memory:// store is gone" in toril("move", ends[0], "memory://", code=2).output
     assert "has no scheme" in toril("move", ends[0], "nowhere", code=2).output
 
 

@@ -15,7 +15,7 @@ OUTBOX = "sqlite:///shop.db"
 @pytest.fixture
 def outbox(toril: Toril, folder: Path) -> Path:
     """One job waits, and a row that is none."""
-    assert toril("outbox", "create", OUTBOX).stdout == "There is an outbox in sqlite:///shop.db.\n"
+    assert toril("outbox", "create", OUTBOX).stdout == "The outbox in sqlite:///shop.db is ready.\n"
     connection = sqlite3.connect("shop.db")
     app = App("memory://")
     app.queue("mail")
@@ -33,7 +33,7 @@ def test_what_waits_is_listed_handed_over_and_what_cannot_be_is_shown(toril: Tor
     job = on(url, lambda app: app.queue("mail").job("good"))
 
     assert [(row["job_id"], row["state"]) for row in before] == [("good", "waiting"), ("bad", "waiting")]
-    assert told == "1 handed over.\n"
+    assert told == "Relayed 1 job.\n"
     assert (left["job_id"], left["state"], left["queue"]) == ("bad", "refused", "mail")
     assert "cannot read the stored job" in left["error"]
     assert job is not None
@@ -47,10 +47,10 @@ def test_what_was_refused_is_tried_again_when_asked(toril: Toril, url: str, outb
     connection.close()
 
     assert "refused" in toril("outbox", "list", OUTBOX).stdout
-    assert toril("outbox", "retry", OUTBOX, "2").stdout == "1 will be tried again.\n"
+    assert toril("outbox", "retry", OUTBOX, "2").stdout == "1 row will be retried.\n"
     assert "there is no refused row 2" in toril("outbox", "retry", OUTBOX, "2", code=1).stderr
-    assert toril("outbox", "relay", OUTBOX, "--once").stdout == "1 handed over.\n"
-    assert "Nothing is in the outbox." in toril("outbox", "list", OUTBOX).stderr
+    assert toril("outbox", "relay", OUTBOX, "--once").stdout == "Relayed 1 job.\n"
+    assert "The outbox is empty." in toril("outbox", "list", OUTBOX).stderr
 
 
 def test_what_is_no_outbox_is_said_in_a_line(toril: Toril, folder: Path) -> None:

@@ -114,8 +114,8 @@ def test_several_processes_on_a_store_in_memory_are_refused(fresh: Fresh, folder
     said = ended(process)
 
     assert process.returncode == 2
-    assert "--processes 2 needs a store that processes share, and memory:// belongs to one process" in said
-    assert "up: " not in said
+    assert "--processes 2 needs a store that processes can share, and memory:// is private to one process" in said
+    assert "ready: " not in said
 
 
 def test_the_log_shows_where_a_job_has_failed(fresh: Fresh, toril: Toril) -> None:
@@ -197,7 +197,7 @@ def test_what_does_not_end_in_its_grace_is_given_back(fresh: Fresh, toril: Toril
     log = ended(process)
 
     assert process.returncode == 1
-    assert "job given back" in log
+    assert "job released" in log
     assert "Traceback" not in log
     assert (counts(url).waiting, counts(url).active) == (1, 0)
 
@@ -226,7 +226,7 @@ def test_an_app_whose_start_fails_is_not_run(fresh: Fresh, folder: Path) -> None
     ("words", "told"),
     [
         (["-q", "emial"], "the app has no queue 'emial'; it has email, other, idle"),
-        (["--grace", "-1"], "is not a time"),
+        (["--grace", "-1"], "invalid duration"),
     ],
 )
 def test_what_the_app_does_not_have_is_not_worked(toril: Toril, words: list[str], told: str) -> None:
@@ -262,10 +262,10 @@ def test_a_changed_source_starts_the_workers_anew(fresh: Fresh, folder: Path, to
     (folder / "words.py").write_text("GREETING = 'hello '\n")
     (folder / "dev.py").write_text("from words import GREETING\n" + JOBS.replace('"hello "', "GREETING"))
     process = fresh("run", "dev:app", "--reload")
-    until(process, "up: ")
+    until(process, "ready: ")
 
     (folder / "words.py").write_text("GREETING = \n")
-    until(process, "words.py changed: the worker processes are replaced")
+    until(process, "words.py changed: replacing the worker processes")
     until(process, "importing 'dev' failed")
     (folder / "words.py").write_text("GREETING = 'good day '\n")
     until(process, "worker started")
@@ -285,7 +285,7 @@ def test_the_app_of_a_worker_can_be_an_option_as_for_other_commands(monkeypatch:
     targets.append(run.make_context("run", ["--app", "a:b"]).params["target"])
 
     assert targets == ["a:b"] * 3
-    with pytest.raises(click.UsageError, match="named twice"):
+    with pytest.raises(click.UsageError, match="given twice"):
         run.make_context("run", ["a:b", "-A", "a:b"])
     monkeypatch.delenv("TORIL_APP")
     with pytest.raises(click.MissingParameter):
@@ -382,7 +382,7 @@ def test_the_jobs_of_a_worker_are_listed(toril: Toril, url: str) -> None:
 
     assert (job["queue"], job["name"], job["state"]) == ("email", "greet", "active")
     assert "greet" in toril("workers", "jobs", "gone-1").output
-    assert "nobody runs no jobs." in toril("workers", "jobs", "nobody").stderr
+    assert "nobody has no running jobs." in toril("workers", "jobs", "nobody").stderr
 
 
 def test_the_jobs_of_a_queue_are_listed_by_their_worker(toril: Toril, url: str) -> None:

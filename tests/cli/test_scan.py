@@ -59,10 +59,10 @@ def test_the_app_of_a_scanner_is_named_as_for_other_commands(
     monkeypatch.setenv("TORIL_APP", "other:app")
     by_argument = toril("scan", "scanned:app", "stale", "--dry-run").stdout
 
-    assert "which app's scanner? Give MODULE:APP" in nobody
-    assert "the app is named twice" in twice
+    assert "no app is given: put MODULE:APP" in nobody
+    assert "the app is given twice" in twice
     assert by_option == by_variable == by_argument
-    assert by_option == "2 would be reset (a dry run)\n"
+    assert by_option == "2 would be reset (dry run)\n"
 
 
 def test_a_scanner_run_by_hand_says_by_its_code_that_some_failed(toril: Toril, url: str, folder: Path) -> None:

@@ -64,9 +64,9 @@ def test_a_schedule_is_paused_resumed_run_and_removed(toril: Toril, url: str) ->
     after = state(url)
     toril("schedules", "remove", "nightly", "--yes")
 
-    assert paused == "Schedule nightly of email is paused.\n"
+    assert paused == "Schedule nightly of email was paused.\n"
     assert (was_paused, after.paused) == (True, False)
-    assert ran[0]["done"].startswith("has a run beside its own: job ")
+    assert ran[0]["done"].startswith("now has an extra run: job ")
     assert on(url, lambda app: app.queue("email").counts()).waiting == 2  # with the first run of the hourly one
     assert [each["schedule"] for each in documents(toril("schedules", "list", "--json").stdout)] == ["hourly"]
 

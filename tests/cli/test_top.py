@@ -65,7 +65,7 @@ def test_q_ends_it(url: str, fresh: Fresh) -> None:
     os.close(theirs)
     try:
         shown = b""
-        while b"email" not in shown or b"q ends it" not in shown:
+        while b"email" not in shown or b"q to quit" not in shown:
             assert select.select([ours], [], [], 30)[0], shown
             shown += os.read(ours, 65536)
         os.write(ours, b"xq")

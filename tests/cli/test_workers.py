@@ -31,7 +31,7 @@ def test_a_worker_is_told_by_its_name(toril: Toril, alive: str, words: str, orde
     said = toril("workers", words, NAME).stdout
     (document,) = documents(toril("workers", words, NAME, "--json").stdout)
 
-    assert said.startswith(f"{NAME} was told to ")
+    assert said.startswith(f"{NAME} was asked to ")
     assert document == {"worker": NAME, "told": order}
     assert orders(alive) == (order,)
 
@@ -50,7 +50,7 @@ def test_what_a_worker_was_told_stands_beside_it(toril: Toril, alive: str) -> No
     stopped = toril("workers").stdout
 
     heading = before.splitlines()[0].split()
-    assert heading[:5] == ["worker", "host", "pid", "running", "told"]
+    assert heading[:5] == ["worker", "host", "pid", "running", "command"]
     assert "3 of 20  quiet" in quieted
     assert "3 of 20  stop" in stopped
 
@@ -74,6 +74,6 @@ def test_an_option_before_the_subcommand_is_not_dropped(toril: Toril, alive: str
     """It would be told to the default store, and not to the one that was named."""
     name, *words = group
 
-    assert f"give --url after '{words[0]}'" in toril(name, "--url", "sqlite:///other.db", *words, code=2).stderr
+    assert f"put --url after '{words[0]}'" in toril(name, "--url", "sqlite:///other.db", *words, code=2).stderr
     assert orders(alive) == ()
     toril(name, *words, "--url", alive)

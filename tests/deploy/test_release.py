@@ -38,4 +38,4 @@ def test_the_demo_runs_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
-    assert "A small shop of queues" in done.stdout
+    assert "A small demo shop" in done.stdout

@@ -61,7 +61,7 @@ class Fleet:
 
     def until_up(self, processes: int = 1) -> "Fleet":
         """Until so many children have booted."""
-        until(lambda: self.said("up: ") or self.process.poll() is not None, "it boots", timeout=SLOW)
+        until(lambda: self.said("ready: ") or self.process.poll() is not None, "it boots", timeout=SLOW)
         assert self.process.poll() is None, self.log.read_text()
         assert len(self.children) >= processes
         return self

@@ -99,7 +99,7 @@ def test_a_second_interrupt_from_the_terminal_gives_jobs_back(url: str, tmp_path
 def test_timeout_which_signals_twice_lets_running_jobs_end(url: str, tmp_path: Path) -> None:
     """It signals its child, and then the group that the child is in."""
     with fleet(url, tmp_path, "--grace", "60", before=["timeout", "600"]) as run:
-        until(lambda: run.said("up: "), "it boots", timeout=SLOW)
+        until(lambda: run.said("ready: "), "it boots", timeout=SLOW)
         (job,) = add(url, "hold", 1.5)
         run.until_noted(job, "start")
 
@@ -159,7 +159,7 @@ def test_a_reaper_ends_in_order_however_often_it_is_signalled(url: str) -> None:
     command = [sys.executable, "-m", "toril", "reaper", "--url", url]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stderr is not None
-        assert any("leads the recovery" in line for line in process.stderr)
+        assert any("became recovery leader" in line for line in process.stderr)
         os.killpg(process.pid, INT)
         process.send_signal(TERM)
 

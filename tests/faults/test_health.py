@@ -128,7 +128,7 @@ def status(port: int, path: str) -> int:
 def test_readiness_ends_with_the_signal_and_life_with_the_process(url: str, tmp_path: Path) -> None:
     with fleet(url, tmp_path, "--http", "127.0.0.1:0", "--grace", "60", **WEB) as run:
         port = port_of(run)
-        assert run.said("up: ")  # it was not served before
+        assert run.said("ready: ")  # it was not served before
         (job,) = add(url, "hold", 10)
         run.until_noted(job, "start")
 
@@ -172,7 +172,7 @@ def test_an_address_that_was_asked_for_must_be_had(url: str, tmp_path: Path) -> 
         taken.listen()
         with fleet(url, tmp_path, "--http", f"127.0.0.1:{taken.getsockname()[1]}", **WEB) as run:
             assert run.ended() == 1
-    assert "HTTP cannot be served on 127.0.0.1" in run.log.read_text()
+    assert "cannot serve HTTP on 127.0.0.1" in run.log.read_text()
 
 
 def test_off_loopback_only_the_probes_answer(url: str, tmp_path: Path) -> None:

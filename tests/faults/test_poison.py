@@ -39,7 +39,7 @@ def test_a_job_that_kills_its_process_fails_alone(url: str, tmp_path: Path) -> N
             assert len(run.of(guilty, "start")) == 2
             assert failed(url) == [guilty]
             remove(url, guilty)
-            told = f"ERROR   job failed: its worker was lost once too often queue=q job_id={guilty} "
+            told = f"ERROR   job failed: its worker was lost too often queue=q job_id={guilty} "
             until(lambda: told in run.log.read_text(), "the log tells of it", timeout=SLOW)  # noqa: B023 - at once
         run.stop()
 

@@ -56,7 +56,7 @@ def test_a_reaper_on_its_own_takes_back_what_nobody_works(url: str, tmp_path: Pa
 
     log = (tmp_path / "log").read_text()
     assert f"job stalled queue=q job_id={job}" in log
-    assert log.index("leads the recovery") < log.index("job stalled") < log.index("leads the recovery no more")
+    assert log.index("became recovery leader") < log.index("job stalled") < log.index("stepped down as recovery leader")
 
 
 HOLDING = """
@@ -258,5 +258,5 @@ async def test_one_unusable_queue_keeps_the_reaper_from_no_other(monkeypatch: py
 
 @pytest.mark.covers("R161")
 async def test_there_is_nobody_to_elect_in_memory() -> None:
-    with pytest.raises(InvalidOption, match="belongs to one process"):
+    with pytest.raises(InvalidOption, match="private to one process"):
         await App("memory://").reap()

@@ -97,7 +97,7 @@ def test_what_handlers_leave_behind_is_told_and_does_not_keep_a_worker_from_endi
         done = subprocess.run(command, cwd=tmp_path, env=env, stderr=log, timeout=60, check=False)
 
     assert done.returncode == 0
-    assert "threads that handlers have started do not end: left-by-a-handler" in told.read_text()
-    left = re.search(r"processes that handlers have started are still there: (\d+)", told.read_text())
+    assert "threads started by handlers are still running: left-by-a-handler" in told.read_text()
+    left = re.search(r"processes started by handlers are still running: (\d+)", told.read_text())
     assert left is not None
     os.kill(int(left[1]), signal.SIGKILL)

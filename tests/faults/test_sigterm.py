@@ -110,7 +110,7 @@ def test_the_log_names_who_does_not_end_in_time_and_what_it_runs(url: str, tmp_p
         assert run.stop() == 1
 
     log = run.log.read_text()
-    assert f"worker process {child} did not end in time and is killed; given back: q/{job}" in log
+    assert f"worker process {child} did not stop in time and is killed; jobs returned to their queues: q/{job}" in log
 
 
 @pytest.mark.covers("F34")
@@ -122,5 +122,5 @@ def test_the_log_says_what_is_left_when_the_grace_is_over(url: str, tmp_path: Pa
 
         assert run.stop() == 1
 
-    left = f"queue 'q': 1 running ({job}), 0 ended and not handed in"
-    assert f"the grace of 1 s is over: {left}" in run.log.read_text()
+    left = f"queue 'q': 1 running ({job}), 0 ended but not settled"
+    assert f"the grace period of 1 s is over: {left}" in run.log.read_text()

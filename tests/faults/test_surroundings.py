@@ -23,10 +23,14 @@ def test_a_process_that_cannot_start_is_tried_again_until_it_can(url: str, tmp_p
     with fleet(url, tmp_path, ALIVE_BROKEN=str(broken)) as run:
         (job,) = add(url, "once", 600)
         pid = run.until_noted(job, "start").pid
-        until(lambda: run.said("up: "), "it is up: what cannot boot at first ends the run", timeout=SLOW)
+        until(lambda: run.said("ready: "), "it is up: what cannot boot at first ends the run", timeout=SLOW)
         broken.touch()
         run.kill(pid)
-        until(lambda: run.said("could not boot") and run.said("started anew in"), "it is tried", timeout=SLOW)
+        until(
+            lambda: run.said("could not start") and run.said("restarting a worker process in"),
+            "it is tried",
+            timeout=SLOW,
+        )
 
         broken.unlink()
         run.until_noted(job, "end")

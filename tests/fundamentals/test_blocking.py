@@ -142,7 +142,7 @@ def test_a_call_that_waits_while_the_app_is_closed_is_told_so(app: App) -> None:
     portal.close()
     waiting.join(10)
 
-    assert told == ["the app was closed while this call waited for its answer"]
+    assert told == ["the app was closed while this call was waiting"]
 
 
 def test_a_script_that_has_read_ends_in_silence(tmp_path: Path) -> None:

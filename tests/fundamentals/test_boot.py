@@ -191,7 +191,7 @@ async def test_a_poller_that_dies_is_started_again_and_the_workers_go_on(
 
     assert starts == ["start", "start"]
     assert errors == ["poller inbox died: RuntimeError: out of luck"]
-    assert "poller inbox died, and is started again in" in caplog.text
+    assert "poller inbox died; restarting it in" in caplog.text
 
 
 @pytest.mark.covers("R005")

@@ -69,7 +69,7 @@ async def test_a_running_job_hears_of_it_from_another_process_at_once(
     assert (attempt, cancelled, reason) == (1, True, "not wanted any more")
     assert await _letters(url) == 0, "a cancelled job is no dead letter"
     about = [record for record in caplog.records if getattr(record, "job_id", None) == job.id]
-    assert [record.levelname for record in about if "cancelled gracefully" in record.message] == ["INFO"]
+    assert [record.levelname for record in about if "job cancelled" in record.message] == ["INFO"]
     assert all(record.levelno < logging.WARNING for record in about)
 
 

@@ -441,7 +441,7 @@ async def test_a_letter_whose_payload_no_longer_fits_is_not_retried() -> None:
         await app.store.add("q", [NewJob(name="work", data='{"number": "many"}')])
         await test.drain()
 
-        with pytest.raises(InvalidPayload, match="cannot be retried as it is"):
+        with pytest.raises(InvalidPayload, match="cannot be retried"):
             await queue.retry("1")
         assert await queue.retry_failed() == 0
         assert await app.dead_letters.count() == 1

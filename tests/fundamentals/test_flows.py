@@ -369,7 +369,7 @@ async def test_why_names_the_children_that_are_waited_for(shop: Shop) -> None:
 
     answer = await shop.sums.why(parent.id)
 
-    assert answer.sentence == "It waits for 2 of 2 children: work:n3, work:n4."
+    assert answer.sentence == "It is waiting for 2 of 2 children: work:n3, work:n4."
     assert answer.facts["waiting_for"] == ["work:n3", "work:n4"]
 
 
@@ -548,5 +548,5 @@ async def test_a_handler_in_a_process_of_its_own_asks_for_children_by_a_task() -
         await drained(app)
         found = await job.result(30)
 
-    assert found == ["C", "A", "B", "a handler that runs in a process of its own asks for children by a task: "
+    assert found == ["C", "A", "B", "a handler that runs in its own process must name child jobs by task: "
                      "queue.task(handler)"]  # fmt: skip

@@ -460,7 +460,7 @@ async def test_a_result_that_is_not_what_was_declared_is_not_kept(app: App) -> N
     await drained(app)
 
     (run,) = await queue.runs()
-    assert run.text.startswith("the result was not kept: the result: input should be a valid integer")
+    assert run.text.startswith("the result was dropped: the result: input should be a valid integer")
     assert await job.state() == "completed"
 
 
@@ -510,7 +510,7 @@ async def test_a_structured_result_of_the_wrong_things_is_not_kept(app: App) -> 
     await drained(app)
 
     (run,) = await queue.runs()
-    assert run.text.startswith("the result was not kept: the result.counts.rows")
+    assert run.text.startswith("the result was dropped: the result.counts.rows")
 
 
 # the same for all

@@ -408,7 +408,7 @@ async def test_a_result_that_cannot_be_kept_does_not_undo_the_work(app: App, kin
     assert sorted(ran) == sorted((which, 1) for which in UNFIT)
     assert [record and record.result for record in records] == [None] * len(UNFIT)
     runs = await queue.runs(limit=100)
-    assert [run.text.partition(": ")[0] for run in runs] == ["the result was not kept"] * len(UNFIT)
+    assert [run.text.partition(": ")[0] for run in runs] == ["the result was dropped"] * len(UNFIT)
 
 
 def returns_a_set(ctx: Any) -> Any:
@@ -424,7 +424,7 @@ async def test_nor_does_one_from_a_process(app: App) -> None:
     await drained(app)
 
     (run,) = await queue.runs()
-    assert run.text.startswith("the result was not kept: the result is of type set")
+    assert run.text.startswith("the result was dropped: the result is of type set")
     assert len(await queue.runs("failed")) == 0
 
 

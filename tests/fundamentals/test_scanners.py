@@ -54,7 +54,7 @@ async def test_a_dry_run_finds_and_resets_nothing() -> None:
     async with memory(app):
         found = await app.scan("stale", dry_run=True)
 
-    assert (found.summary, found.counts["found"]) == ("2 would be reset (a dry run)", 2)
+    assert (found.summary, found.counts["found"]) == ("2 would be reset (dry run)", 2)
     assert set(table.stage.values()) == {"importing"}
 
 
@@ -152,7 +152,7 @@ async def test_a_scanner_is_declared_once_and_rightly() -> None:
     app: Any = App("memory://")
     app.scanner("stale", every=900, find=list, reset=print)
 
-    with pytest.raises(UsageError, match="declared already"):
+    with pytest.raises(UsageError, match="already declared"):
         app.scanner("stale", every=900, find=list, reset=print)
     with pytest.raises(TypeError, match="find must be a function"):
         app.scanner("other", every=900, find="rows", reset=print)

@@ -247,9 +247,9 @@ async def test_a_change_of_a_job_is_checked_like_an_add(app: App) -> None:
 @pytest.mark.parametrize("state", ["gone", "", None, 5, "WAITING", "waiting,active", ["waiting"]], ids=ascii)
 async def test_a_state_that_there_is_not_is_refused(app: App, queue: Queue, state: Any) -> None:
     async with unchanged(app):
-        with pytest.raises(InvalidOption, match="a state is one of waiting, prioritized, active, "):
+        with pytest.raises(InvalidOption, match="a state must be one of waiting, prioritized, active, "):
             await queue.jobs(state)
-        with pytest.raises(InvalidOption, match="a state is one of "):
+        with pytest.raises(InvalidOption, match="a state must be one of "):
             await queue.clean(state)
         with pytest.raises(InvalidOption, match="status must be 'completed', 'failed' or 'cancelled', not "):
             await queue.runs(state)

@@ -68,7 +68,7 @@ def test_a_store_that_others_use_is_left_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
-    [(("--url", "memory://"), "does not outlive it"), (("--url", "redis", "--own-disk"), "belongs to --url sqlite")],
+    [(("--url", "memory://"), "does not outlive it"), (("--url", "redis", "--own-disk"), "needs --url sqlite")],
 )
 def test_what_cannot_be_tortured_is_said(words: tuple[str, ...], complaint: str, tmp_path: Path) -> None:
     ended = subprocess.run(

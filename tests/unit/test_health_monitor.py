@@ -51,7 +51,5 @@ async def test_a_poller_that_has_died_is_told_with_the_reason() -> None:
 
     assert (well["status"], well["pollers"], well["workers"][0]["pollers"]) == ("OK", "running", [inbox])
     assert (ill["status"], ill["pollers"], ill["workers"][0]["pollers"]) == ("DEGRADED", "restarting", [died, inbox])
-    assert ill["message"] == (
-        "poller inbox of worker process 7 died, and will be started again: OSError: the line is cut"
-    )
+    assert ill["message"] == ("poller inbox of worker process 7 died and will be restarted: OSError: the line is cut")
     assert health.problems() == []

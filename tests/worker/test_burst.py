@@ -48,7 +48,7 @@ async def test_a_burst_does_not_wait_for_longer_than_the_grace(app: App, caplog:
         assert await app.run(burst=True, grace=1800) == 0
 
     (line,) = told(caplog)
-    assert line.startswith("there is nothing more to do now; left for later: q: 1 delayed (the next is due in 3")
+    assert line.startswith("no more jobs to run now; left for later: q: 1 delayed (the next is due in 3")
 
 
 async def test_a_burst_does_not_wait_for_jobs_that_were_put_off(app: App, caplog: pytest.LogCaptureFixture) -> None:
@@ -95,4 +95,4 @@ async def test_a_burst_says_that_a_queue_is_paused(app: App, caplog: pytest.LogC
         await queue.pause()
         assert await app.run(burst=True) == 0
 
-    assert told(caplog) == ["there is nothing more to do now; left for later: q: 1 waiting (the queue is paused)"]
+    assert told(caplog) == ["no more jobs to run now; left for later: q: 1 waiting (the queue is paused)"]

@@ -101,10 +101,10 @@ async def test_each_ending_has_one_log_line_with_the_same_fields(app: App, caplo
     told = [record for record in caplog.records if hasattr(record, "job_id")]
     lines = {(each.levelname, each.getMessage().split(" queue=")[0], getattr(each, "job_id", "")) for each in told}
     assert lines == {
-        ("WARNING", "job first failure, will be tried again", jobs["flaky"].id),
+        ("WARNING", "job first failure, will be retried", jobs["flaky"].id),
         ("INFO", "job completed", jobs["flaky"].id),
-        ("ERROR", "job first failure, will not be tried again", jobs["fail"].id),
-        ("INFO", "job cancelled gracefully", jobs["cancelled"].id),
+        ("ERROR", "job first failure, will not be retried", jobs["fail"].id),
+        ("INFO", "job cancelled", jobs["cancelled"].id),
     }
     for each in told:
         fields = vars(each)
@@ -130,7 +130,7 @@ async def test_the_log_tells_the_first_failure_of_a_job_and_that_it_exhausted_it
     lines = [(vars(each)["job_id"], each.getMessage().split(" queue=")[0])
              for each in caplog.records if each.levelno >= logging.WARNING and hasattr(each, "job_id")]  # fmt: skip
     assert [line for job, line in lines if job == thrice.id] == [
-        "job first failure, will be tried again", "job failed, will be tried again", "job failed, exhausted retries",
+        "job first failure, will be retried", "job failed, will be retried", "job failed, exhausted retries",
     ]  # fmt: skip
     assert [line for job, line in lines if job == once.id] == ["job first failure, exhausted retries"]
 
@@ -151,7 +151,7 @@ async def test_a_queue_can_have_a_log_level_of_its_own(app: App, caplog: pytest.
 
     told = [(vars(each)["queue"], each.getMessage().split(" queue=")[0])
             for each in caplog.records if hasattr(each, "job_id")]  # fmt: skip
-    failed, done = "job first failure, will be tried again", "job completed"
+    failed, done = "job first failure, will be retried", "job completed"
     assert [line for queue, line in told if queue == "quiet"] == [failed]
     assert [line for queue, line in told if queue == "usual"] == [failed, done]
     loud = [line for queue, line in told if queue == "loud" and line != "job added"]
@@ -326,5 +326,5 @@ async def test_a_job_that_never_starts_is_told_of_too(app: App, caplog: pytest.L
     assert seen.events[1][1].error == "not needed"
     assert seen.events[0][1].error.startswith("expired: not started by")
     levels = {record.message.partition(" queue=")[0]: record.levelname for record in caplog.records}
-    assert levels["job cancelled gracefully"] == "INFO"
-    assert levels["job expired before it was started"] == "WARNING"
+    assert levels["job cancelled"] == "INFO"
+    assert levels["job expired before it started"] == "WARNING"

@@ -116,7 +116,7 @@ async def test_one_that_fails_while_it_is_stopped_is_not_started_again(caplog: p
     await asyncio.sleep(0)
 
     assert starts == ["start"]
-    assert "poller inbox failed while it was stopped" in caplog.text
+    assert "poller inbox failed while stopping" in caplog.text
 
 
 class FakeLead:

@@ -382,7 +382,7 @@ async def test_a_run_that_meets_the_one_before_does_as_declared(
     assert len(set(started)) == len(started)
     told = [line.getMessage().split(" queue=")[0] for line in caplog.records if vars(line).get("job_id") == runs[1]]
     if overlap == "skip":
-        assert told == ["scheduled run skipped: the run before had not ended"]
+        assert told == ["scheduled run skipped: the previous run had not ended"]
     else:
         assert "job completed" in told
 

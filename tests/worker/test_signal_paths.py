@@ -27,8 +27,8 @@ SHORT = 2.0  # the same where a bug is planted, and it may not
 TOGETHER, PASSED_ON, APART = 0.1, 0.2, 0.4  # seconds between signals that are one, are passed on, are two
 LONG = 600.0  # a grace that does not end here
 
-ABORT = "a third signal came"
-OVER = "the grace is over, and something has not ended"
+ABORT = "received a third signal"
+OVER = "the grace period is over, and something is still running"
 
 
 class Wrong(AssertionError):

@@ -103,8 +103,8 @@ async def test_what_a_task_waits_for_is_shown_too() -> None:
     await asyncio.gather(*tasks)
 
     assert (gathered.count("in leaf"), "and for 2 more" in gathered) == (10, True)
-    assert "It waits for one of the group:" in grouped
-    assert joined.index("in joins") < joined.index("It waits for the other:") < joined.index("in leaf")
+    assert "It is waiting for one of the group:" in grouped
+    assert joined.index("in joins") < joined.index("It is waiting for the other:") < joined.index("in leaf")
 
 
 async def test_a_job_that_does_not_run_has_no_stack() -> None:
@@ -117,7 +117,7 @@ async def test_a_job_that_does_not_run_has_no_stack() -> None:
             await queue.stack("nobody")
 
 
-@pytest.mark.parametrize(("alive", "told"), [(False, "gives no sign of life"), (True, "does not answer")])
+@pytest.mark.parametrize(("alive", "told"), [(False, "sends no heartbeats"), (True, "does not answer")])
 async def test_a_worker_that_does_not_answer_is_said_to(alive: bool, told: str) -> None:
     async with App("memory://") as app:
         await app.store.add("q", [NewJob(name="n", id="j7")])

@@ -98,7 +98,7 @@ async def test_a_rate_that_is_used_up(timed: Timed) -> None:
         answer = await at.queue.why(job.id)
 
         assert answer.reason == "rate"
-        assert answer.sentence == "Queue q is rate limited until 2027-01-15 08:01:00 UTC, for 60 s."
+        assert answer.sentence == "Queue q is rate limited until 2027-01-15 08:01:00 UTC (60 s left)."
         assert answer.facts["till"] == at.test.now + timedelta(seconds=60)
 
 
@@ -111,7 +111,7 @@ async def test_a_queue_that_was_told_to_slow_down(timed: Timed) -> None:
 
         answer = await at.queue.why(job.id)
 
-    assert answer.sentence == "Queue q is rate limited until 2027-01-15 08:00:30 UTC, for 30 s."
+    assert answer.sentence == "Queue q is rate limited until 2027-01-15 08:00:30 UTC (30 s left)."
 
 
 async def test_a_queue_at_its_concurrency(timed: Timed) -> None:
@@ -124,7 +124,7 @@ async def test_a_queue_at_its_concurrency(timed: Timed) -> None:
         answer = await at.queue.why(job.id)
 
     assert answer.reason == "concurrency"
-    assert answer.sentence == f"Queue q runs 1 at once, held by {first.id}."
+    assert answer.sentence == f"Queue q is at its limit of 1 running: {first.id}."
 
 
 async def test_a_circuit_that_is_open(timed: Timed) -> None:
@@ -142,7 +142,7 @@ async def test_a_circuit_that_is_open(timed: Timed) -> None:
         elsewhere = await App("memory://").queue("q")._with(services=at.app.services).why(put_off.id)
 
         assert answer.reason == "circuit"
-        assert answer.sentence == "The circuit of q/down is open until 2027-01-15 08:01:00 UTC, for 60 s."
+        assert answer.sentence == "The circuit of q/down is open until 2027-01-15 08:01:00 UTC (60 s left)."
         assert answer.facts["till"] == at.test.now + timedelta(seconds=60)
         assert answer.facts["due_at"] >= answer.facts["till"]
         assert elsewhere == answer, "also where the breaker is not declared"
@@ -158,7 +158,7 @@ async def test_a_circuit_that_the_producer_has_named(timed: Timed) -> None:
 
         answer = await at.queue.why(put_off.id)
 
-    assert answer.sentence == "The circuit of host-1 is open until 2027-01-15 08:01:00 UTC, for 60 s."
+    assert answer.sentence == "The circuit of host-1 is open until 2027-01-15 08:01:00 UTC (60 s left)."
 
 
 async def test_a_circuit_that_is_being_tried(timed: Timed) -> None:
@@ -177,7 +177,7 @@ async def test_a_circuit_that_is_being_tried(timed: Timed) -> None:
         answer = await at.queue.why(put_off.id)
 
     assert answer.reason == "circuit"
-    assert answer.sentence == "The circuit of q is half-open: 1 job tries it first."
+    assert answer.sentence == "The circuit of q is half-open: 1 job probes it first."
 
 
 async def test_no_worker(timed: Timed) -> None:
@@ -188,7 +188,7 @@ async def test_no_worker(timed: Timed) -> None:
 
         answer = await queue.why(job.id)
 
-    assert (answer.reason, answer.sentence) == ("no_worker", "No worker of Toril serves queue q.")
+    assert (answer.reason, answer.sentence) == ("no_worker", "No Toril worker serves queue q.")
 
 
 async def test_every_worker_was_told_to_claim_nothing_more(timed: Timed) -> None:
@@ -206,7 +206,7 @@ async def test_every_worker_was_told_to_claim_nothing_more(timed: Timed) -> None
 
     assert one_listens.reason == "next"
     assert none_listens.reason == "quiet"
-    assert none_listens.sentence == "All workers of queue q were told to claim nothing more: a, b."
+    assert none_listens.sentence == "All workers of queue q were told to claim no more jobs: a, b."
     assert none_listens.facts == {"queue": "q", "workers": ["a", "b"]}
 
 
@@ -262,9 +262,7 @@ async def test_a_job_beside_one_that_has_stalled_and_runs_alone(timed: Timed) ->
         await working
 
     assert answer.reason == "isolated"
-    assert answer.sentence.startswith(
-        "The workers of queue other start nothing until a job that has stalled has run alone"
-    )
+    assert answer.sentence.startswith("The workers of queue other start no jobs until a stalled job has run alone")
 
 
 async def test_no_living_worker_has_a_handler(timed: Timed) -> None:
@@ -282,7 +280,7 @@ async def test_no_living_worker_has_a_handler(timed: Timed) -> None:
     assert [answer.reason for answer in answers] == ["no_handler", "not_due", "running"]
     said = answers[0]
     assert said.sentence.startswith(
-        "No living worker of Toril has a handler for 'unheard_of' in queue q. It is offered "
+        "No live Toril worker has a handler for 'unheard_of' in queue q. It will be offered again at "
     )
     assert said.facts["handlers"] == ["down", "fails", "hold", "limited"]
 
@@ -296,7 +294,7 @@ async def test_a_waiting_job_that_no_living_worker_has_a_handler_for(timed: Time
         answer = await at.queue.why(waiting.id)
 
     assert answer.reason == "no_handler"
-    assert answer.sentence == "No living worker of Toril has a handler for 'unheard_of' in queue q."
+    assert answer.sentence == "No live Toril worker has a handler for 'unheard_of' in queue q."
 
 
 async def test_a_worker_that_says_nothing_of_its_handlers_may_have_any(timed: Timed) -> None:
@@ -342,7 +340,7 @@ async def test_behind_others_and_next_in_line(timed: Timed) -> None:
         answers = [await at.queue.why(each.id) for each in (second, third)]
 
     assert [(each.reason, each.sentence) for each in answers] == [
-        ("next", "It is the next to start, as soon as a worker has a free slot."),
+        ("next", "It is next to start, as soon as a worker has a free slot."),
         ("behind", "It is behind 1 job."),
     ]
 
@@ -359,11 +357,11 @@ async def test_jobs_whose_worker_died_run_alone(timed: Timed) -> None:
         answers = [await at.queue.why(each.id) for each in (first, second)]
 
     why = (
-        "It runs alone because its worker died (its process was killed by SIGKILL): it waits for a process that runs "
-        "nothing else"
+        "It must run alone because its worker died (its process was killed by SIGKILL): it is waiting for a process "
+        "that runs nothing else"
     )
     assert [(each.reason, each.sentence) for each in answers] == [
-        ("alone", f"{why}."), ("alone", f"{why}, behind 1 job of that kind."),
+        ("alone", f"{why}."), ("alone", f"{why}, behind 1 such job."),
     ]  # fmt: skip
 
 
@@ -420,11 +418,11 @@ async def test_jobs_that_have_ended(timed: Timed) -> None:
         answers.append(await at.queue.why(dead.id))
 
         assert [answer.sentence for answer in answers] == [
-            "It failed 2027-01-15 08:00:00 UTC: no good",
-            "It failed 2027-01-15 08:00:00 UTC after 1 of 1 attempts and is a dead letter: no good",
-            "It failed 2027-01-15 08:00:00 UTC and was not kept. The reason: no good",
+            "It failed at 2027-01-15 08:00:00 UTC: no good",
+            "It failed at 2027-01-15 08:00:00 UTC after 1 of 1 attempts and is a dead letter: no good",
+            "It failed at 2027-01-15 08:00:00 UTC and is no longer stored. Reason: no good",
         ]
-        with pytest.raises(NotFound, match="nothing is remembered"):
+        with pytest.raises(NotFound, match="no run record"):
             await at.queue.why("never")
 
 
@@ -444,9 +442,9 @@ async def test_a_cancelled_job_with_the_reason(timed: Timed, runs: bool, kept: b
 
         answer = await at.queue.why(job.id)
 
-    when, reason = "It was cancelled 2027-01-15 08:00:", "the customer left, password=***"
+    when, reason = "It was cancelled at 2027-01-15 08:00:", "the customer left, password=***"
     assert answer.sentence.startswith(when)
-    assert answer.sentence.endswith(f" UTC: {reason}" if record else f" UTC and was not kept. The reason: {reason}")
+    assert answer.sentence.endswith(f" UTC: {reason}" if record else f" UTC and is no longer stored. Reason: {reason}")
 
 
 async def test_a_group_that_is_at_its_limit(timed: Timed) -> None:
@@ -458,7 +456,7 @@ async def test_a_group_that_is_at_its_limit(timed: Timed) -> None:
         answer = await at.queue.why(job.id)
 
     assert (answer.reason, answer.facts["holders"], answer.facts["ahead"]) == ("group_limit", [holder.id], 0)
-    assert str(answer) == f"Group tenant:42 of queue q runs 1 at once, held by {holder.id}."
+    assert str(answer) == f"Group tenant:42 of queue q is at its limit of 1 running: {holder.id}."
 
 
 async def test_a_group_that_is_paused(timed: Timed) -> None:
@@ -493,5 +491,5 @@ async def test_a_group_that_waits_for_its_turn(timed: Timed) -> None:
         answer = await at.queue.why(job.id)
 
     assert (answer.reason, str(answer)) == (
-        "group_turn", "It waits for the turn of group tenant:42, behind 1 of its own jobs.",
+        "group_turn", "It is waiting for group tenant:42's turn, behind 1 of its own jobs.",
     )  # fmt: skip

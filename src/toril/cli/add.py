@@ -26,22 +26,22 @@ _MOST: Final = 4 * 1024 * 1024  # bytes that are read; the payload itself has it
 @queue_argument
 @click.argument("job", shell_complete=job_names)
 @click.argument("data", required=False, metavar="[JSON|-|@FILE]")
-@click.option("--delay", type=duration, help="Do not start it before so long from now: 90, 10m, 2h.")
+@click.option("--delay", type=duration, help="How long to wait before it may start: 90, 10m, 2h.")
 @click.option(
     "--priority",
     type=int,
-    help="From 1, the most urgent. Jobs without one run first, unless the queue has priority_first=True.",
+    help="1 is the most urgent. Jobs without a priority run first, unless the queue has priority_first=True.",
 )
-@click.option("--lifo", is_flag=True, help="Put it in front of the others.")
-@click.option("--job-id", help="An id of your own; if there is one of that id, nothing is added.")
-@click.option("--attempts", type=int, help="How often it is tried.")
-@click.option("--timeout", type=duration, help="How long an attempt may take.")
-@click.option("--expires", type=duration, help="Do not start it after so long from now.")
-@click.option("--result-ttl", type=duration, help="How long its result is kept.")
+@click.option("--lifo", is_flag=True, help="Add it to the front of the queue.")
+@click.option("--job-id", help="Your own job id. If a job with this id exists, nothing is added.")
+@click.option("--attempts", type=int, help="Maximum number of attempts.")
+@click.option("--timeout", type=duration, help="Time limit for each attempt.")
+@click.option("--expires", type=duration, help="How long it may wait to start before it expires.")
+@click.option("--result-ttl", type=duration, help="How long to keep its result.")
 @click.option("--keep-completed", type=int, help="How many completed jobs the queue keeps.")
 @click.option("--keep-failed", type=int, help="How many failed jobs the queue keeps.")
-@click.option("--any-name", is_flag=True, help="Add it even if its name looks like a slip of the pen.")
-@click.option("--create", is_flag=True, help="Make the queue, and the store, if there is none of that name yet.")
+@click.option("--any-name", is_flag=True, help="Add it even if its name looks like a typo.")
+@click.option("--create", is_flag=True, help="Create the queue and the store if they do not exist.")
 @store_options
 @json_option
 def add(
@@ -55,22 +55,22 @@ def add(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Add JOB to QUEUE, with its payload as JSON; `-` reads it from the input, `@FILE` from a file.
+    """Add JOB to QUEUE with a JSON payload; `-` reads it from stdin, `@FILE` from a file.
 
-    The queue has to be in the store, or a living worker has to serve it: a slip of the pen would make one that nobody
-    works. `--create` makes it. Nor is a job added for which no living worker has a handler, and whose name is almost
-    that of one that they have. What is not said, such as --attempts, is as the living workers of the queue declare it.
+    To catch typos, the queue must exist in the store or be served by a live worker (or use `--create`), and a job name
+    is refused if no live worker handles it but one handles a similar name. Options that you leave out, such as
+    --attempts, default to what the queue's live workers declare.
     """
     payload = _payload(data)
     given = {name: value for name, value in options.items() if value is not None and value is not False}
 
     async def put(app: App) -> tuple[Job[Any], int | None, bool]:
-        found = app.queue(queue) if create else await declared(app, queue, hint=" (--create makes it)")
+        found = app.queue(queue) if create else await declared(app, queue, hint=" (use --create to create it)")
         near = None if any_name else await meant_name(app.store, queue, job)
         if near is not None:
             raise UsageError(
-                f"no living worker has a handler for {job!r} in queue {queue!r}; did you mean {near!r}? "
-                "(--any-name adds it all the same)"
+                f"no live worker has a handler for {job!r} in queue {queue!r}; did you mean {near!r}? "
+                "(use --any-name to add it anyway)"
             )
         known = await as_workers_declare(found)
         supposed = found.options.retry.attempts if known is None and "attempts" not in given else None
@@ -78,17 +78,17 @@ def add(
         return await (known or found).add(job, payload, **given), supposed, unhandled
 
     missing: Literal["refuse", "create"] = "refuse" if place.app is None and not create else "create"
-    added, supposed, unhandled = on_store(place, put, missing=missing, hint=" (--create makes it)")
+    added, supposed, unhandled = on_store(place, put, missing=missing, hint=" (use --create to create it)")
     if as_json:
         click.echo(on_a_line({"queue": queue, "id": added.id, "name": added.name, "added": added.added}))
     elif added.added:
         click.echo(plain(f"Added job {added.id} ({added.name}) to {queue}."))
     else:
-        click.echo(plain(f"Job {added.id} was in {queue} already; nothing was added."))
+        click.echo(plain(f"Job {added.id} already exists in {queue}; nothing was added."))
     if added.added and supposed is not None:
-        say(f"No living worker declares {queue}: the job has {supposed} attempts; --attempts would say otherwise.")
+        say(f"No live worker declares {queue}: the job gets {supposed} attempts; set --attempts to change that.")
     if added.added and unhandled:
-        say(plain(f"No living worker has a handler for {job!r} in queue {queue!r}."))
+        say(plain(f"No live worker has a handler for {job!r} in queue {queue!r}."))
 
 
 def _payload(given: str | None) -> Any:
@@ -98,27 +98,27 @@ def _payload(given: str | None) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        raise click.BadParameter("the payload nests too deeply", param_hint="JSON") from None
+        raise click.BadParameter("the payload is nested too deeply", param_hint="JSON") from None
     except ValueError as error:
-        raise click.BadParameter(f"the payload is not JSON: {error}", param_hint="JSON") from None
+        raise click.BadParameter(f"the payload is not valid JSON: {error}", param_hint="JSON") from None
 
 
 def _text(given: str) -> str | bytes:
     if given == "-":
-        return _bounded(sys.stdin.buffer, "the input")
+        return _bounded(sys.stdin.buffer, "stdin")
     if given.startswith("@"):
         try:
             with Path(given[1:]).open("rb") as file:
                 return _bounded(file, given[1:])
         except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
-            raise click.BadParameter(f"{given[1:]!r} cannot be read: {error}", param_hint="JSON") from None
+            raise click.BadParameter(f"cannot read {given[1:]!r}: {error}", param_hint="JSON") from None
     return given
 
 
 def _bounded(file: BinaryIO, name: str) -> str:
     read = file.read(_MOST + 1)
     if len(read) > _MOST:
-        raise click.BadParameter(f"{name!r} has more than {_MOST // 1024**2} MiB", param_hint="JSON")
+        raise click.BadParameter(f"{name!r} is larger than {_MOST // 1024**2} MiB", param_hint="JSON")
     try:
         return read.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -22,7 +22,7 @@ def address(written: str) -> tuple[str, int]:
     """`127.0.0.1:8484`, `[::1]:8484`, `:8484`."""
     host, colon, port = written.rpartition(":")
     if not (colon and port.isascii() and port.isdecimal() and int(port[:6]) <= 65_535):
-        raise click.BadParameter(f"{written!r} is not an address such as 127.0.0.1:8484")
+        raise click.BadParameter(f"invalid address {written!r}; expected HOST:PORT, such as 127.0.0.1:8484")
     return host.removeprefix("[").removesuffix("]") or DEFAULT[0], int(port)
 
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 def yes_option(fn: Callable[..., T]) -> Callable[..., T]:
     """Give a command `--yes`, as its argument `yes`."""
 
-    @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+    @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
     @functools.wraps(fn)
     def command(**rest: Any) -> T:
         return fn(**rest)
@@ -45,9 +45,9 @@ def agreed(what: str, *, yes: bool) -> None:
     if yes:
         return
     if not on_a_terminal():
-        raise NeedsConfirmation(f"{what} Nothing was done: say --yes if you mean it")
-    if not click.confirm(plain(f"{what} Go on?"), err=True):
-        raise NeedsConfirmation("nothing was done")
+        raise NeedsConfirmation(f"{what} Nothing was changed; pass --yes to confirm")
+    if not click.confirm(plain(f"{what} Continue?"), err=True):
+        raise NeedsConfirmation("nothing was changed")
 
 
 def on_a_terminal() -> bool:
@@ -68,7 +68,7 @@ def queue_choice(written: str) -> tuple[str, int | None]:
     if not colon:
         return name, None
     if not (slots.isascii() and slots.isdecimal() and 1 <= int(slots[:9]) <= 10_000):
-        raise click.BadParameter(f"the concurrency of {name!r} is a whole number from 1 to 10,000, not {slots!r}")
+        raise click.BadParameter(f"the concurrency of {name!r} must be a whole number from 1 to 10,000, not {slots!r}")
     return name, int(slots)
 
 
@@ -83,7 +83,7 @@ def one(what: str, argument: str) -> Callable[[Callable[..., T]], Callable[..., 
         @functools.wraps(fn)
         def command(*, words: tuple[str, ...], **rest: Any) -> T:
             if len(words) > 2:
-                raise click.UsageError(f"a {what} is named by QUEUE and ID, and there are {len(words)} words")
+                raise click.UsageError(f"a {what} is named by [QUEUE] ID; got {len(words)} arguments")
             return fn(queue=words[0] if len(words) == 2 else None, **{argument: words[-1]}, **rest)
 
         return command

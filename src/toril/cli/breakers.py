@@ -24,7 +24,7 @@ _COLUMNS: Final = [
 @json_option
 @click.pass_context
 def breakers(ctx: click.Context, *, place: StoreOption, as_json: bool) -> None:
-    """List the circuit breakers that are not at rest; trip or reset one."""
+    """List circuits that have counted failures; trip or reset one."""
     if ctx.invoked_subcommand is not None:
         refuse_early_options(ctx)
         return
@@ -38,17 +38,17 @@ def breakers(ctx: click.Context, *, place: StoreOption, as_json: bool) -> None:
 
 @breakers.command()
 @click.argument("key")
-@click.option("--for", "seconds", type=duration, help="Stay open for so long: 10m.")
+@click.option("--for", "seconds", type=duration, help="How long it stays open: 10m.")
 @store_options
 @json_option
 def trip(*, key: str, seconds: float | None, place: StoreOption, as_json: bool) -> None:
-    """Open the circuit KEY: its jobs are put off, without spending an attempt."""
+    """Open the circuit KEY: its jobs are deferred without spending an attempt."""
 
     async def act(app: App) -> CircuitRecord:
         return await app.breakers.trip(key, seconds)
 
     found = of_circuit(on_store(place, act))
-    click.echo(on_a_line(found) if as_json else plain(f"{key} is open; the next try is {ahead(found['till'])}."))
+    click.echo(on_a_line(found) if as_json else plain(f"{key} is open; the next probe is {ahead(found['till'])}."))
 
 
 @breakers.command()
@@ -56,19 +56,19 @@ def trip(*, key: str, seconds: float | None, place: StoreOption, as_json: bool) 
 @store_options
 @json_option
 def reset(*, key: str, place: StoreOption, as_json: bool) -> None:
-    """Close the circuit KEY, and forget what it has counted."""
+    """Close the circuit KEY and reset its counts."""
 
     async def act(app: App) -> bool:
         return await app.breakers.reset(key)
 
     known = on_store(place, act)
-    text = f"{key} is closed." if known else f"{key} was closed already."
+    text = f"{key} is closed." if known else f"{key} was already closed."
     click.echo(on_a_line({"key": key, "state": "closed", "known": known}) if as_json else plain(text))
 
 
 def _row(found: dict[str, Any]) -> list[object]:
     detail = {
-        "open": f"next try {ahead(found['till'])}",
-        "half-open": f"{found['probes']} probes are out, {found['passed']} did well",
+        "open": f"next probe {ahead(found['till'])}",
+        "half-open": f"{found['probes']} probes running, {found['passed']} passed",
     }.get(found["state"], "")
     return [found["key"], found["state"], age(found["since"]), found["failures"], detail]

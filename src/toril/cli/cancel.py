@@ -28,15 +28,15 @@ _UNSTARTED: Final = ("waiting", "prioritized", "delayed")
     multiple=True,
     default=_UNSTARTED,
     show_default=True,
-    help="Jobs in this state; may be given several times. Running jobs are asked to stop.",
+    help="Only jobs in this state; repeatable. Running jobs are asked to stop.",
 )
-@click.option("--name", shell_complete=job_names, help="Only jobs of this name.")
+@click.option("--name", shell_complete=job_names, help="Only jobs with this name.")
 @click.option("--error", help="Only jobs with this text in their last error.")
 @click.option("--search", "text", help="Only jobs with this text in their id, name, error or payload.")
-@click.option("--key", metavar="KEY[=VALUE]", help="Only jobs with this in their payload: user.id, or user.id=7.")
-@click.option("--worker", help="Only jobs that this worker runs, or was the last to run.")
+@click.option("--key", metavar="KEY[=VALUE]", help="Only jobs with this key in their payload: user.id, or user.id=7.")
+@click.option("--worker", help="Only jobs that this worker is running or ran last.")
 @click.option("--reason", default="Cancelled by an operator", show_default=True)
-@click.option("--dry-run", is_flag=True, help="Only say how many there are.")
+@click.option("--dry-run", is_flag=True, help="Only count the jobs.")
 @yes_option
 @store_options
 @json_option
@@ -51,9 +51,9 @@ def cancel(
     as_json: bool,
     **sought: Any,
 ) -> None:
-    """Cancel the jobs of QUEUE that have not started, or those that the options mean. It cannot be undone.
+    """Cancel jobs in QUEUE that have not started, or those that the options select. This cannot be undone.
 
-    A job that has not started never will; one that runs is asked to stop. Jobs added meanwhile are left alone.
+    A waiting job never starts; a running job is asked to stop. Jobs added meanwhile are left alone.
     """
     where = JobFilter(**sought)
 
@@ -63,19 +63,17 @@ def cancel(
     counts, where = on_store(place, look)
     if dry_run:
         _tell(
-            {"queue": queue, "would_cancel": sum(counts.values())}, f"{_summary(counts)} of {queue}.", as_json=as_json
+            {"queue": queue, "would_cancel": sum(counts.values())}, f"{_summary(counts)} in {queue}.", as_json=as_json
         )
         return
-    agreed(f"This cancels {_summary(counts)} of {queue}. It cannot be undone.", yes=yes)
+    agreed(f"This cancels {_summary(counts)} in {queue}. It cannot be undone.", yes=yes)
 
     async def act(app: App) -> tuple[int, int]:
         found = [await app.queue(queue).cancel_all(State(state), where, reason=reason) for state in counts]
         return sum(each.cancelled for each in found), sum(each.requested for each in found)
 
     cancelled, requested = on_store(place, act)
-    asked = (
-        f" {_jobs(requested)} that {'runs was' if requested == 1 else 'run were'} asked to stop." if requested else ""
-    )
+    asked = f" Asked {requested} running {'job' if requested == 1 else 'jobs'} to stop." if requested else ""
     facts = {"queue": queue, "cancelled": cancelled, "requested": requested}
     _tell(facts, f"Cancelled {_jobs(cancelled)}.{asked}", as_json=as_json)
 

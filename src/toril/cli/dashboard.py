@@ -32,14 +32,12 @@ _NEEDED: Final = ("starlette", "uvicorn", "jinja2")
     metavar="HOST:PORT",
     default="127.0.0.1:8485",
     show_default=True,
-    help="Where it is served; port 0 takes a free one.",
+    help="Address to serve on; port 0 picks a free port.",
 )
-@click.option(
-    "--http-token", metavar="TOKEN", help="What is asked for; better set as TORIL_HTTP_TOKEN than typed here."
-)
-@click.option("--http-read-token", metavar="TOKEN", help="One with which one can only look.")
-@click.option("--http-proxy", multiple=True, metavar="ADDRESS", help="A proxy whose word on the client is taken.")
-@click.option("--http-host", multiple=True, metavar="NAME", help="A name under which it is reached.")
+@click.option("--http-token", metavar="TOKEN", help="Token required to sign in (prefer TORIL_HTTP_TOKEN).")
+@click.option("--http-read-token", metavar="TOKEN", help="Read-only token.")
+@click.option("--http-proxy", multiple=True, metavar="ADDRESS", help="Trust X-Forwarded-* headers from this proxy.")
+@click.option("--http-host", multiple=True, metavar="NAME", help="Another host name to accept requests for.")
 def dashboard(
     *,
     target: str | None,
@@ -50,12 +48,13 @@ def dashboard(
     http_proxy: tuple[str, ...],
     http_host: tuple[str, ...],
 ) -> None:
-    """Serve the dashboard of a store, or of an app, whose code then also checks what is added, until Ctrl-C.
+    """Serve the dashboard for a store or an app until Ctrl-C.
 
-    Without a token, everyone on this machine may look, and a link that is printed at the start lets one act.
+    With an app, its code also validates the jobs that are added. Without a token, anyone on this machine can view the
+    dashboard, and a link printed at startup lets you make changes.
     """
     if not all(map(find_spec, _NEEDED)):
-        raise CommandFailed("the dashboard needs more packages: install them with  pip install 'toril[web]'")
+        raise CommandFailed("the dashboard needs extra packages: install them with  pip install 'toril[web]'")
     from toril.runtime.clock import SYSTEM  # noqa: PLC0415 - what follows needs the extra
     from toril.web.access import Nobody  # noqa: PLC0415 - as above
     from toril.web.guard import GuardOptions  # noqa: PLC0415 - as above
@@ -66,13 +65,13 @@ def dashboard(
     place = place.of(target)
     access = access_by(host, http_token, http_read_token)
     if isinstance(access, Nobody):
-        raise click.UsageError(f"{host} can be reached from elsewhere: set TORIL_HTTP_TOKEN for those who may enter")
+        raise click.UsageError(f"{host} is reachable from other machines: set TORIL_HTTP_TOKEN to require a token")
     write_logs("warning")
     app = place.to_app()
     if app.services.in_memory:
         raise click.UsageError(
-            "memory:// belongs to one process, so this dashboard would show a store without jobs: use sqlite:// or "
-            "redis://, or mount toril.web.site(app) in that process"
+            "memory:// is private to one process, so this dashboard would be empty: use sqlite:// or redis://, or "
+            "mount toril.web.site(app) in that process"
         )
     watch = StoreWatch(app, SYSTEM)
     terms = GuardOptions(access=access, hosts=[host, *http_host], proxies=http_proxy)
@@ -98,10 +97,10 @@ async def _serve(server: "HttpServer", watch: "StoreWatch", access: "Access", ho
     watching = asyncio.create_task(watch.watch())
     try:
         if isinstance(access, SignInLink):
-            click.echo(f"The dashboard is at {url}, of {store} (Ctrl-C stops it)")
+            click.echo(f"Dashboard for {store}: {url} (Ctrl-C to stop)")
             access.start(url, _tell_link)
         else:
-            click.echo(f"The dashboard is at {url}, of {store} (Ctrl-C stops it; sign in with the token)")
+            click.echo(f"Dashboard for {store}: {url} (sign in with the token; Ctrl-C to stop)")
         await stopped.wait()
     finally:
         watching.cancel()
@@ -111,4 +110,4 @@ async def _serve(server: "HttpServer", watch: "StoreWatch", access: "Access", ho
 def _tell_link(link: str) -> None:
     from toril.web.sign_in import CODE_MINUTES  # noqa: PLC0415 - it needs the extra
 
-    click.echo(f"To act in it, sign in with this link (once, within {CODE_MINUTES} minutes): {link}", err=True)
+    click.echo(f"To make changes, sign in with this link (once, within {CODE_MINUTES} minutes): {link}", err=True)

@@ -34,34 +34,36 @@ _COLUMNS: Final = [
 ]  # fmt: skip
 
 
-_FAMILIES: Final = "Dead children of a flow are replayed with their parent, which waits for them."
+_FAMILIES: Final = "Dead children of a flow are replayed together with their parent."
 
 
 @click.group()
 def dlq() -> None:
-    """Look through the dead letters: jobs that failed for good, of all queues.
+    """Manage dead letters: jobs that failed for good, in all queues.
 
-    A dead letter is named as it is listed, by its queue and its job: email/17.
+    A dead letter is named by its queue and job id, as listed: email/17.
     """
 
 
 def _filter_options(fn: Callable[..., T]) -> Callable[..., T]:
     """Give a command the options that say which letters are meant, as its argument `where`."""
 
-    @click.option("--queue", "-q", multiple=True, callback=_once, shell_complete=queue_names, help="Of this queue.")
-    @click.option("--name", multiple=True, callback=_once, help="Of jobs of this name.")
-    @click.option("--error", multiple=True, callback=_once, help="With this text in their error.")
-    @click.option("--type", "kind", multiple=True, callback=_once, help="With an error of this type.")
+    @click.option(
+        "--queue", "-q", multiple=True, callback=_once, shell_complete=queue_names, help="Only from this queue."
+    )
+    @click.option("--name", multiple=True, callback=_once, help="Only jobs with this name.")
+    @click.option("--error", multiple=True, callback=_once, help="Only with this text in the error.")
+    @click.option("--type", "kind", multiple=True, callback=_once, help="Only with this type of error.")
     @click.option(
         "--cause",
         type=click.Choice(["failed", "stalled"]),
         multiple=True,
         callback=_once,
-        help="That ended in this way.",
+        help="Only with this cause.",
     )
-    @click.option("--within", type=duration, help="That failed within so long: 2h.")
-    @click.option("--older-than", type=duration, help="That failed longer ago: 7d.")
-    @click.option("--payload", multiple=True, metavar="KEY=VALUE", help="With this in their payload: user.id=7.")
+    @click.option("--within", type=duration, help="Only failed within this time: 2h.")
+    @click.option("--older-than", type=duration, help="Only failed longer ago than this: 7d.")
+    @click.option("--payload", multiple=True, metavar="KEY=VALUE", help="Only with this in the payload: user.id=7.")
     @functools.wraps(fn)
     def command(
         *, within: float | None, older_than: float | None, payload: tuple[str, ...], cause: Any, **rest: Any
@@ -78,7 +80,7 @@ def _filter_options(fn: Callable[..., T]) -> Callable[..., T]:
 def _once(_ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
     """The one that was given, if any. Of several, click itself would take the last without a word."""
     if len(given) > 1:
-        raise click.BadParameter(f"only one can be given, and there are {len(given)}", param=option)
+        raise click.BadParameter(f"can be given only once, not {len(given)} times", param=option)
     return given[0] if given else None
 
 
@@ -86,7 +88,7 @@ def _pair(text: str) -> tuple[str, Any]:
     """A key and a value; the value is JSON where it can be, else a text."""
     key, separator, value = text.partition("=")
     if not separator or not key:
-        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--payload")
+        raise click.BadParameter(f"expected KEY=VALUE, not {text!r}", param_hint="--payload")
     try:
         return key, json.loads(value)
     except ValueError:
@@ -96,12 +98,12 @@ def _pair(text: str) -> tuple[str, Any]:
 @dlq.command("list")
 @_filter_options
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
-@click.option("--cursor", metavar="CURSOR", help="Go on where an earlier listing ended.")
+@click.option("--cursor", metavar="CURSOR", help="Continue from an earlier listing.")
 @secrets_option
 @store_options
 @json_option
 def list_(*, where: DeadLetterFilter, limit: int, cursor: str | None, place: StoreOption, as_json: bool) -> None:
-    """List dead letters, the last that failed first."""
+    """List dead letters, most recent failure first."""
 
     async def look(app: App) -> Page[dict[str, Any]]:
         found: list[dict[str, Any]] = []
@@ -116,7 +118,7 @@ def list_(*, where: DeadLetterFilter, limit: int, cursor: str | None, place: Sto
     page = on_store(place, look)
     show(Lines(list(page.items), _COLUMNS, _row, "There are no dead letters."), as_json=as_json)
     if page.cursor is not None:
-        say(on_a_line({"cursor": page.cursor}) if as_json else f"There are more: add  --cursor {page.cursor}")
+        say(on_a_line({"cursor": page.cursor}) if as_json else f"There are more; continue with  --cursor {page.cursor}")
 
 
 def _row(letter: dict[str, Any]) -> list[object]:
@@ -134,7 +136,7 @@ def _row(letter: dict[str, Any]) -> list[object]:
 @store_options
 @json_option
 def show_(*, letter: str, place: StoreOption, as_json: bool) -> None:
-    """Show all that is known of LETTER: the errors of its attempts, its log, its data, its flow."""
+    """Show everything about LETTER: its attempts' errors, log, data and flow."""
 
     async def look(app: App) -> dict[str, Any]:
         row = await app.dead_letters.row(letter)
@@ -151,9 +153,9 @@ def _which(fn: Callable[..., T]) -> Callable[..., T]:
     """Give a command the letters that it works on, by their ids or by a filter; as its argument `which`."""
 
     @click.argument("letters", nargs=-1)
-    @click.option("--all", "everything", is_flag=True, help="All there are.")
+    @click.option("--all", "everything", is_flag=True, help="All dead letters.")
     @_filter_options
-    @click.option("--dry-run", is_flag=True, help="Only say how many are meant.")
+    @click.option("--dry-run", is_flag=True, help="Only count them.")
     @yes_option
     @store_options
     @json_option
@@ -161,16 +163,20 @@ def _which(fn: Callable[..., T]) -> Callable[..., T]:
     def command(*, letters: tuple[str, ...], everything: bool, where: DeadLetterFilter, **rest: Any) -> T:
         filtered = where != DeadLetterFilter()
         if bool(letters) + filtered + everything != 1:
-            raise click.UsageError("name letters, or give options that say which are meant, or say --all")
+            raise click.UsageError("give LETTERS, or options that select them, or --all")
         return fn(which=list(letters) or where, **rest)
 
     return command
 
 
 @dlq.command()
-@click.option("--attempts", type=click.IntRange(1, 10_000), help="So many, instead of what they had.")
-@click.option("--backoff", type=duration, help="Wait so long before the first retry, doubled for each after: 5s.")
-@click.option("--fixed", is_flag=True, help="The same time before each retry.")
+@click.option(
+    "--attempts", type=click.IntRange(1, 10_000), help="Maximum number of attempts, in place of the original."
+)
+@click.option(
+    "--backoff", type=duration, help="How long to wait before the first retry, doubled for each later one: 5s."
+)
+@click.option("--fixed", is_flag=True, help="Do not double --backoff.")
 @_which
 def replay(
     *,
@@ -183,15 +189,15 @@ def replay(
     place: StoreOption,
     as_json: bool,
 ) -> None:
-    """Run jobs again in the queue that they came from, under their own name and id.
+    """Replay dead letters in their original queues, under the same name and id.
 
-    A parent of a flow waits for its children that have not succeeded: their dead letters are replayed with it.
+    The parent of a flow waits for its children that have not succeeded: their dead letters are replayed with it.
     """
     many = _meant(place, which)
     if dry_run:
         _tell({"would_replay": many}, f"This would replay {_letters(many)}. {_FAMILIES}", as_json=as_json)
         return
-    agreed(f"This runs {_letters(many)} again. {_FAMILIES}", yes=yes or many <= 1)
+    agreed(f"This replays {_letters(many)}. {_FAMILIES}", yes=yes or many <= 1)
     waiting = None if backoff is None else (Fixed if fixed else Exponential)(backoff)
 
     async def act(app: App) -> Replayed:
@@ -210,7 +216,7 @@ def discard(*, which: Any, dry_run: bool, yes: bool, place: StoreOption, as_json
         _tell({"would_discard": many}, f"This would discard {_letters(many)}.", as_json=as_json)
         return
     if not many and isinstance(which, DeadLetterFilter):
-        _tell({"discarded": 0, "refused": {}}, "There are no such dead letters.", as_json=as_json)
+        _tell({"discarded": 0, "refused": {}}, "No dead letters match.", as_json=as_json)
         return
     agreed(f"This deletes {_letters(many)} for good.", yes=yes)
 
@@ -232,12 +238,14 @@ def _set(given: Any, before: T | None) -> T | None:
 
 
 @dlq.command()
-@click.option("--count", type=_or_none(click.IntRange(0)), help="At most so many, the newest; `none` for all.")
-@click.option("--age", "longest", type=_or_none(duration), help="For so long: 30d; `none` for ever.")
+@click.option(
+    "--count", type=_or_none(click.IntRange(0)), help="Keep at most this many, the newest; `none` for no limit."
+)
+@click.option("--age", "longest", type=_or_none(duration), help="Keep them for this long: 30d; `none` for ever.")
 @store_options
 @json_option
 def keep(*, count: int | str | None, longest: float | str | None, place: StoreOption, as_json: bool) -> None:
-    """Show how many dead letters are kept, and for how long, or set it. What is not given stays as it is."""
+    """Show or set how many dead letters are kept, and for how long. A limit that you leave out stays as it is."""
 
     async def act(app: App) -> Keep:
         now = await app.store.dead_letters.keep(None)
@@ -246,7 +254,7 @@ def keep(*, count: int | str | None, longest: float | str | None, place: StoreOp
         return await app.dead_letters.keep(Keep(_set(count, now.count), _set(longest, now.age)))
 
     kept = on_store(place, act)
-    bounds = [] if kept.count is None else [f"{kept.count} of them"]
+    bounds = [] if kept.count is None else [f"at most {kept.count}"]
     bounds += [] if kept.age is None else [f"for {_written(kept.age)}"]
     _tell({"count": kept.count, "age": kept.age}, f"Kept: {', '.join(bounds) or 'all'}.", as_json=as_json)
 
@@ -284,13 +292,15 @@ def _progress(what: str, many: int, *, as_json: bool) -> Iterator[Callable[[int]
 
 
 def _ended(found: Replayed, word: str, done: str, *, as_json: bool) -> None:
-    left = {each.id: "gone" if each.state is None else f"its id is taken: {each.state}" for each in found.refused}
+    left = {
+        each.id: "gone" if each.state is None else f"another job has its id: {each.state}" for each in found.refused
+    }
     left |= found.invalid
     _tell({word: found.count, "refused": left}, f"{done} {_letters(found.count)}.", as_json=as_json)
     for letter, why in list(left.items())[:10]:
         say(f"{letter}: {why}")
     if left:
-        raise CommandFailed(f"{len(left)} were left as they are")
+        raise CommandFailed(f"{_letters(len(left))} left unchanged")
 
 
 def _tell(document: dict[str, Any], line: str, *, as_json: bool) -> None:

@@ -31,23 +31,23 @@ _SHOWN: Final = 20  # of the repairs that are asked for
     multiple=True,
     metavar="NAME",
     shell_complete=queue_names,
-    help="Look at this queue only; can be repeated.",
+    help="Check only this queue; repeatable.",
 )
-@click.option("--repair", is_flag=True, help="Say what would be repaired, ask, and repair it.")
-@click.option("--dry-run", is_flag=True, help="With --repair: only say what would be repaired.")
+@click.option("--repair", is_flag=True, help="Show what can be repaired, ask, and repair it.")
+@click.option("--dry-run", is_flag=True, help="With --repair: only show what would be repaired.")
 @yes_option
 @store_options
 @json_option
 def doctor(
     *, queues: tuple[str, ...], repair: bool, dry_run: bool, yes: bool, place: StoreOption, as_json: bool
 ) -> int:
-    """Look the store over: the server or file, and how the jobs lie in it. Nothing is changed without --repair.
+    """Check a store: the server or file, and how its jobs are stored. Nothing is changed without --repair.
 
-    Safe beside workers: what is found was there at two looks a second apart, and each repair looks once more in the
-    same step. Ends with 0 if there is nothing but notices, with 1 if there are findings.
+    It is safe beside workers: every finding was seen twice, a second apart, and each repair checks once more in the
+    same step. Exits with 1 if there are findings other than notices, else with 0.
     """
     if dry_run and not repair:
-        raise click.UsageError("--dry-run belongs to --repair; without that nothing is changed anyway")
+        raise click.UsageError("--dry-run needs --repair; without it, nothing is changed anyway")
     try:
         findings = on_store(place, lambda app: _looked_over(app, queues))
     except (EngineUnusable, EngineUnavailable) as error:
@@ -75,7 +75,7 @@ def _show(findings: Sequence[Finding], *, as_json: bool) -> None:
         click.echo(plain(f"         where: {finding.where}"))
         click.echo(plain(f"         fix:   {finding.fix}"))
     if not findings:
-        say("Nothing is wrong.")
+        say("No problems found.")
 
 
 async def _looked_over(app: App, queues: Sequence[str]) -> list[Finding]:
@@ -91,7 +91,7 @@ def _foretell(repairable: Sequence[Finding], others: Sequence[Finding], *, as_js
             click.echo(on_a_line(of_finding(finding)))
     else:
         for finding in others:
-            say(f"Not for --repair: {finding.summary} ({finding.fix})")
+            say(f"Not repairable: {finding.summary} ({finding.fix})")
         for finding in repairable[:_SHOWN]:
             say(f"Would repair: {finding.summary}")
         if len(repairable) > _SHOWN:
@@ -119,7 +119,7 @@ def _unusable(place: StoreOption, error: Exception) -> Finding:
         severity=Severity.ERROR,
         summary=str(error),
         where=where,
-        fix="mend what the finding names, and look again",
+        fix="fix the problem above, then run toril doctor again",
     )
 
 

@@ -27,18 +27,20 @@ _REST: Final = 0.5  # seconds between two looks when nothing happens
 
 @click.command()
 @click.argument("queues", nargs=-1, metavar="[QUEUE]...", shell_complete=queue_names)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until interrupted.")
-@click.option("-n", "--last", default=20, type=click.IntRange(0, 10_000), show_default=True, help="How many to show.")
-@click.option("--after", metavar="PLACE", help="Only what happened after this place in one queue, as --json shows it.")
+@click.option("-f", "--follow", is_flag=True, help="Follow new events until interrupted.")
+@click.option(
+    "-n", "--last", default=20, type=click.IntRange(0, 10_000), show_default=True, help="How many events to show."
+)
+@click.option("--after", metavar="PLACE", help="Only events after this place in one queue, as shown by --json.")
 @secrets_option
 @store_options
 @json_option
 def events(
     *, queues: tuple[str, ...], follow: bool, last: int, after: str | None, place: StoreOption, as_json: bool
 ) -> None:
-    """Show what happened in the QUEUEs, in all if none is named, the last at the end."""
+    """Show recent events of the QUEUEs, or of all queues, newest last."""
     if after is not None and len(queues) != 1:
-        raise click.UsageError("a place is one of a queue: name that one queue with --after")
+        raise click.UsageError("--after is a place in one queue: name exactly one QUEUE")
 
     async def look(app: App) -> None:
         names = [(await declared(app, name)).name for name in queues] or await app.store.queues()
@@ -96,7 +98,7 @@ def _document(queue: str, happening: Happening, seen: Redaction) -> dict[str, An
 
 def _line(found: dict[str, Any]) -> str:
     if found["kind"] == "gap":
-        return f"... some of what happened in {found['queue']} is no longer known ..."
+        return f"... some events of {found['queue']} are no longer stored ..."
     clock = datetime.fromtimestamp(found["time"] / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
     rest = " ".join(_fact(name, value) for name, value in found["detail"].items() if value)
     return f"{clock} {found['queue']} {found['kind']} {found['id'] or ''} {rest}".rstrip()[:300]

@@ -83,7 +83,7 @@ def _bug(error: Exception) -> int:
     if own:
         say(f"Error: {what}. For the traceback: {again}")
     else:
-        report = "Report it in the issues of Toril's repository, with the output of"
+        report = "Please report it as an issue in Toril's repository, with the output of"
         say(f"Error: this is a bug in Toril: {what}. {report}: {again}")
     return 1
 

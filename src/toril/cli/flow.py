@@ -24,11 +24,15 @@ _COLOURS: Final = {
 
 
 @click.command()
-@click.option("--depth", default=10, show_default=True, type=click.IntRange(0, 100), help="Levels below the top.")
-@click.option("--width", default=20, show_default=True, type=click.IntRange(1, 1000), help="Children of each job.")
+@click.option(
+    "--depth", default=10, show_default=True, type=click.IntRange(0, 100), help="Levels to show below the root."
+)
+@click.option(
+    "--width", default=20, show_default=True, type=click.IntRange(1, 1000), help="Children to show for each job."
+)
 @one("job", "job_id")
 def flow(*, queue: str | None, job_id: str, depth: int, width: int, place: StoreOption, as_json: bool) -> None:
-    """Draw the flow that a job belongs to, from its top: who waits for whom, and how each stands."""
+    """Draw the flow a job belongs to, from its root, with the state of each job."""
 
     async def look(app: App) -> FlowTree:
         return await app.tree(await found_job(app, queue, job_id), depth=depth, width=width)

@@ -37,16 +37,16 @@ class _Groups(click.Group):
 
 @click.group(cls=_Groups)
 def groups() -> None:
-    """List the groups of a QUEUE; pause, resume or limit one."""
+    """List the groups of QUEUE; pause, resume or limit one."""
 
 
 @groups.command("list")
 @queue_argument
-@click.option("--all", "every", is_flag=True, help="All of them, not just the first hundred.")
+@click.option("--all", "every", is_flag=True, help="List all groups, not only the first hundred.")
 @store_options
 @json_option
 def listed(*, queue: str, every: bool, place: StoreOption, as_json: bool) -> None:
-    """Groups of QUEUE that have jobs which have not ended, or limits of their own."""
+    """List groups of QUEUE that have unfinished jobs or limits of their own."""
 
     async def look(app: App) -> list[GroupRecord]:
         found = (await declared(app, queue)).groups
@@ -57,7 +57,7 @@ def listed(*, queue: str, every: bool, place: StoreOption, as_json: bool) -> Non
             seen += page
         return seen
 
-    show(Lines(map(_document, on_store(place, look)), _COLUMNS, _row, "No group has jobs."), as_json=as_json)
+    show(Lines(map(_document, on_store(place, look)), _COLUMNS, _row, "No groups have jobs."), as_json=as_json)
 
 
 @groups.command()
@@ -66,12 +66,12 @@ def listed(*, queue: str, every: bool, place: StoreOption, as_json: bool) -> Non
 @store_options
 @json_option
 def pause(*, queue: str, group: str, place: StoreOption, as_json: bool) -> None:
-    """Start nothing more of GROUP, anywhere, until it is resumed. What runs goes on, and jobs can be added."""
+    """Pause GROUP on all workers until it is resumed. Running jobs finish, and jobs can still be added."""
 
     async def act(app: App) -> GroupRecord:
         return await (await declared(app, queue)).groups.pause(group)
 
-    _tell(on_store(place, act), "is paused", as_json=as_json)
+    _tell(on_store(place, act), f"Paused group {group}", as_json=as_json)
 
 
 @groups.command()
@@ -80,26 +80,25 @@ def pause(*, queue: str, group: str, place: StoreOption, as_json: bool) -> None:
 @store_options
 @json_option
 def resume(*, queue: str, group: str, place: StoreOption, as_json: bool) -> None:
-    """Let GROUP go on."""
+    """Resume GROUP."""
 
     async def act(app: App) -> GroupRecord:
         return await (await declared(app, queue)).groups.resume(group)
 
-    _tell(on_store(place, act), "goes on", as_json=as_json)
+    _tell(on_store(place, act), f"Resumed group {group}", as_json=as_json)
 
 
 @groups.command("set")
 @queue_argument
 @click.argument("group", required=False)
-@click.option("--concurrency", metavar="N", help="At most N of a group at once; 1 also keeps their order.")
-@click.option("--rate", metavar="MAX/TIME", help="At most MAX starts of a group in any TIME, as in 10/1m.")
-@click.option("--max-waiting", metavar="N", help="Refuse jobs of a group that has N waiting.")
-@click.option("--weight", metavar="N", help="How many turns it gets where others get one.")
+@click.option("--concurrency", metavar="N", help="Run at most N jobs of a group at once; 1 also keeps their order.")
+@click.option("--rate", metavar="MAX/TIME", help="Start at most MAX jobs of a group in any TIME, as in 10/1m.")
+@click.option("--max-waiting", metavar="N", help="Refuse jobs for a group that has N waiting.")
+@click.option("--weight", metavar="N", help="How many turns it gets for each turn of another group.")
 @store_options
 @json_option
 def set_(*, queue: str, group: str | None, place: StoreOption, as_json: bool, **words: str | None) -> None:
-    """Give GROUP limits of its own, or, without one, give them to each group of QUEUE, over what the code says. `none`
-    takes one back."""
+    """Set limits for GROUP, or, without GROUP, for every group of QUEUE. They override the code; `none` removes one."""
     given = _given(words)
 
     async def act(app: App) -> GroupRecord:
@@ -112,7 +111,11 @@ def set_(*, queue: str, group: str | None, place: StoreOption, as_json: bool, **
             name="each group", limits=await found.groups.set_all(None if limits == GroupLimits() else limits)
         )
 
-    _tell(on_store(place, act), "has these limits", as_json=as_json)
+    found = on_store(place, act)
+    if group is None and not as_json:
+        click.echo(plain(f"Default group limits for {queue}: {_limits(_document(found)) or 'none'}."))
+    else:
+        _tell(found, f"Group {group}", as_json=as_json)
 
 
 _NAMES: Final = ("concurrency", "rate_limit", "max_waiting", "weight")
@@ -131,7 +134,7 @@ def _given(words: dict[str, str | None]) -> dict[str, Any]:
 def _tell(view: GroupRecord, what: str, *, as_json: bool) -> None:
     found = _document(view)
     limits = _limits(found) or "none"
-    text = f"{view.name} {what}; {view.waiting} wait, {view.running} run; limits: {limits}."
+    text = f"{what}: {view.waiting} waiting, {view.running} running; limits: {limits}."
     click.echo(on_a_line(found) if as_json else plain(text))
 
 
@@ -147,13 +150,13 @@ def _document(view: GroupRecord) -> dict[str, Any]:
 def _limits(found: dict[str, Any]) -> str:
     parts = [
         found["concurrency"] and f"{found['concurrency']} at once",
-        found["rate_max"] and f"{found['rate_max']} in {found['rate_per_ms'] / 1000:g} s",
-        found["max_waiting"] and f"{found['max_waiting']} may wait",
+        found["rate_max"] and f"{found['rate_max']} per {found['rate_per_ms'] / 1000:g} s",
+        found["max_waiting"] and f"at most {found['max_waiting']} waiting",
         found["weight"] > 1 and f"weight {found['weight']}",
     ]
     return ", ".join(part for part in parts if part)
 
 
 def _row(found: dict[str, Any]) -> list[object]:
-    state = "paused" if found["paused"] else f"rate used up, goes on {ahead(found['till'])}" if found["till"] else ""
+    state = "paused" if found["paused"] else f"rate limited, next start {ahead(found['till'])}" if found["till"] else ""
     return [found["group"], found["waiting"], found["running"], _limits(found), state]

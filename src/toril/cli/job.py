@@ -45,7 +45,7 @@ def show_job(job: dict[str, Any]) -> None:
             "attempts": _attempts(job, f"{job['attempts_made']} of {job['max_attempts']}"),
             "priority": job["priority"] or None,
             "progress": job["progress"],
-            "told to stop": job["cancelling"],
+            "asked to stop": job["cancelling"],
             "unreadable": job["unreadable"],
             "error": job["error"] and f"{job['error_kind']}: {job['error']}",
             "worker": job["worker"],
@@ -63,7 +63,7 @@ def _print_details(found: dict[str, Any]) -> None:
     _section("data", json.dumps(found["data"], indent=2, ensure_ascii=False)[:_LONG].split("\n"))
     _section("attempts", [] if never_started(found) else list(map(_attempt, found["errors"])))
     logs = found["logs"]
-    _section("log" + (f" (the last {_LINES} of {len(logs)} lines)" if len(logs) > _LINES else ""), logs[-_LINES:])
+    _section("log" + (f" (last {_LINES} of {len(logs)} lines)" if len(logs) > _LINES else ""), logs[-_LINES:])
     _section("traceback", found["traceback"].rstrip().split("\n") if found["traceback"] else [])
 
 
@@ -110,7 +110,7 @@ def show_run(run: dict[str, Any]) -> None:
     took = None if run["started_at"] is None else span(run["finished_at"] - run["started_at"])
     _facts(
         {
-            "job": f"{run['id']}  {run['name']}  of {run['queue']} (ended and not kept; this is its run record)",
+            "job": f"{run['id']}  {run['name']}  in {run['queue']} (no longer stored; this is its run record)",
             "ended": run["cause"],
             "attempts": _attempts(run, f"{run['attempts_made']}"),
             "took": took,
@@ -142,7 +142,7 @@ def show_schedule(found: dict[str, Any], when: str) -> None:
             "overlap": found["overlap"],
             "catch up": found["catch_up"],
             "runs": f"{found['runs']}" + (f" of {found['limit']}" if found["limit"] else ""),
-            "app": found["owner"] or "none: it was made at run time",
+            "app": found["owner"] or "none (created at run time)",
         }
     )
     _section("data", json.dumps(found["data"], indent=2, ensure_ascii=False)[:_LONG].split("\n"))
@@ -176,11 +176,12 @@ def _section(title: str, lines: list[str]) -> None:
 
 
 def _attempts(found: dict[str, Any], made: str) -> str:
-    return "none, it never started" if never_started(found) else made + _stalls(found)
+    return "none (never started)" if never_started(found) else made + _stalls(found)
 
 
 def _stalls(found: dict[str, Any]) -> str:
-    return f", and {found['stalls']} times its worker was lost" if found["stalls"] else ""
+    times = "once" if found["stalls"] == 1 else f"{found['stalls']} times"
+    return f" (worker lost {times})" if found["stalls"] else ""
 
 
 def _times(found: dict[str, Any]) -> dict[str, str]:
@@ -204,7 +205,7 @@ _REMEMBERED: Final = 1000  # run records that are looked through for a job that 
 def job() -> None:
     """Show, explain, retry, cancel, promote or remove one job.
 
-    A job is named by its queue and its id. The queue can be left out where only one has a job of that id.
+    A job is named by its queue and id. You can leave out the queue if only one has a job with that id.
     """
 
 
@@ -212,7 +213,7 @@ def job() -> None:
 @secrets_option
 @one("job", "job_id")
 def show(*, queue: str | None, job_id: str, place: StoreOption, as_json: bool) -> None:
-    """Show a job, or a dead letter, with its log and the errors of its attempts; of one that is gone the run record."""
+    """Show a job or dead letter with its log and its attempts' errors, or the run record of a job that is gone."""
     kind, found = on_store(place, lambda app: _shown(app, queue, job_id))
     if as_json:
         click.echo(on_a_line(found))
@@ -223,7 +224,7 @@ def show(*, queue: str | None, job_id: str, place: StoreOption, as_json: bool) -
 @job.command()
 @one("job", "job_id")
 def why(*, queue: str | None, job_id: str, place: StoreOption, as_json: bool) -> None:
-    """Say why a job does not run, or what became of it."""
+    """Explain why a job is not running, or how it ended."""
 
     async def ask(app: App) -> tuple[str, Explanation]:
         name = await _where(app, job_id) if queue is None else (await declared(app, queue)).name
@@ -239,10 +240,10 @@ def why(*, queue: str | None, job_id: str, place: StoreOption, as_json: bool) ->
 @job.command()
 @one("job", "job_id")
 def stack(*, queue: str | None, job_id: str, place: StoreOption, as_json: bool) -> None:
-    """Show where a running job is: the frames of its coroutine, its thread or its process.
+    """Show the stack of a running job: the frames of its coroutine, thread or process.
 
-    Its worker is asked, and answers within moments. Where its event loop stands still, the supervisor answers
-    with all threads of the process.
+    Its worker answers within moments. If the worker's event loop is blocked, the supervisor answers with the stacks of
+    all threads of the process.
     """
 
     async def ask(app: App) -> JobStack:
@@ -259,9 +260,9 @@ def stack(*, queue: str | None, job_id: str, place: StoreOption, as_json: bool) 
 @job.command()
 @one("job", "job_id")
 def retry(*, queue: str | None, job_id: str, place: StoreOption, as_json: bool) -> None:
-    """Run a job again that has ended, with all its attempts: one that its queue keeps, or a dead letter.
+    """Retry a finished job or a dead letter with a fresh set of attempts.
 
-    A parent of a flow that failed waits for its children that have not succeeded: those run again with it.
+    A failed parent of a flow waits for its children that have not succeeded: those run again with it.
     """
     _act(place, queue, job_id, lambda found: found.retry(), "will run again", as_json=as_json)
 
@@ -270,32 +271,32 @@ def retry(*, queue: str | None, job_id: str, place: StoreOption, as_json: bool) 
 @click.option("--reason", default="Cancelled by an operator", show_default=True)
 @one("job", "job_id")
 def cancel(*, queue: str | None, job_id: str, reason: str, place: StoreOption, as_json: bool) -> None:
-    """Stop a job. One that has not started never will; one that runs is asked to stop."""
+    """Cancel a job. A waiting job never starts; a running job is asked to stop."""
 
     async def stop(app: App) -> tuple[Job[Any], str]:
         found = await found_job(app, queue, job_id)
         return found, await found.cancel(reason)
 
     found, outcome = on_store(place, stop)
-    what = "is cancelled" if outcome == "cancelled" else "was asked to stop"
+    what = "was cancelled" if outcome == "cancelled" else "was asked to stop"
     _tell(found, what, {"outcome": outcome}, as_json=as_json)
 
 
 @job.command()
 @one("job", "job_id")
 def promote(*, queue: str | None, job_id: str, place: StoreOption, as_json: bool) -> None:
-    """Have a delayed job wait no longer."""
-    _act(place, queue, job_id, lambda found: found.promote(), "waits no longer", as_json=as_json)
+    """Run a delayed job now."""
+    _act(place, queue, job_id, lambda found: found.promote(), "is no longer delayed", as_json=as_json)
 
 
 @job.command()
 @yes_option
 @one("job", "job_id")
 def remove(*, queue: str | None, job_id: str, yes: bool, place: StoreOption, as_json: bool) -> None:
-    """Delete a job with all that belongs to it, a dead letter too. A running one must be cancelled instead."""
+    """Remove a job or dead letter and everything that belongs to it. Cancel a running job instead."""
     found = on_store(place, lambda app: found_job(app, queue, job_id))
-    agreed(f"This removes 1 job: {found.name} {found.id} of {found.queue.name}.", yes=yes)
-    _act(place, found.queue.name, job_id, lambda found: found.remove(), "is removed", as_json=as_json)
+    agreed(f"This removes job {found.id} ({found.name}) from {found.queue.name}.", yes=yes)
+    _act(place, found.queue.name, job_id, lambda found: found.remove(), "was removed", as_json=as_json)
 
 
 def _act(
@@ -319,7 +320,7 @@ def _tell(found: Job[Any], what: str, facts: dict[str, Any], *, as_json: bool) -
     if as_json:
         click.echo(on_a_line({"queue": found.queue.name, "id": found.id, "name": found.name, **facts}))
     else:
-        click.echo(plain(f"Job {found.id} ({found.name}) of {found.queue.name} {what}."))
+        click.echo(plain(f"Job {found.id} ({found.name}) in {found.queue.name} {what}."))
 
 
 async def found_job(app: App, queue: str | None, job_id: str) -> Job[Any]:
@@ -329,7 +330,7 @@ async def found_job(app: App, queue: str | None, job_id: str) -> Job[Any]:
     if len(found) > 1:
         where = ", ".join(each.queue.name for each in found)
         raise CommandFailed(
-            f"there is a job {job_id!r} in each of {where}: name the queue, as in  {found[0].queue.name} {job_id}"
+            f"several queues have a job {job_id!r}: {where}. Name the queue, as in  {found[0].queue.name} {job_id}"
         )
     if not found:
         raise NotFound(f"there is no job {job_id!r} in {'any queue' if queue is None else f'queue {queue!r}'}")
@@ -373,7 +374,7 @@ async def _remembered(app: App, queue: str | None, job_id: str) -> dict[str, Any
     if len({run["queue"] for run in found}) > 1:
         where = ", ".join(sorted({run["queue"] for run in found}))
         raise CommandFailed(
-            f"jobs {job_id!r} have run in each of {where}: name the queue, as in  {found[0]['queue']} {job_id}"
+            f"several queues have run a job {job_id!r}: {where}. Name the queue, as in  {found[0]['queue']} {job_id}"
         )
     if not found:
         raise NotFound(f"there is no job {job_id!r} in {'any queue' if queue is None else f'queue {queue!r}'}")

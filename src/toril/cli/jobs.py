@@ -33,7 +33,7 @@ async def newest_runs(pages: Pages, cursor: str | None, limit: int) -> tuple[lis
     """The next `limit` run records after a cursor, and the cursor to go on at, if there are more."""
     places = [""] * len(_RUN_ENDINGS) if cursor is None else cursor.split(",")
     if len(places) != len(_RUN_ENDINGS):
-        raise click.BadParameter(f"{cursor!r} is not a cursor of this listing", param_hint="--cursor")
+        raise click.BadParameter(f"{cursor!r} is not a cursor from this listing", param_hint="--cursor")
     streams = [_Stream(pages, ending, place) for ending, place in zip(_RUN_ENDINGS, places, strict=True)]
     found: list[dict[str, Any]] = []
     while heads := [stream for stream in streams if await stream.fill(limit - len(found) or 1)]:
@@ -100,15 +100,15 @@ Found = tuple[list[dict[str, Any]], str | None]
 
 @click.command()
 @queue_argument
-@click.option("--state", type=click.Choice(_ORDER), help="Only jobs in this state; or that were cancelled.")
-@click.option("--runs", is_flag=True, help="Run records of ended jobs, which stay when the jobs themselves are gone.")
-@click.option("--name", shell_complete=job_names, help="Only jobs of this name.")
+@click.option("--state", type=click.Choice(_ORDER), help="Only jobs in this state, or cancelled jobs.")
+@click.option("--runs", is_flag=True, help="List run records, which outlive the jobs themselves.")
+@click.option("--name", shell_complete=job_names, help="Only jobs with this name.")
 @click.option("--error", help="Only jobs with this text in their error.")
 @click.option("--search", "text", help="Only jobs with this text in their id, name, error or payload.")
-@click.option("--key", metavar="KEY[=VALUE]", help="Only jobs with this in their payload: user.id, or user.id=7.")
-@click.option("--worker", help="Only jobs that this worker runs, or was the last to run.")
+@click.option("--key", metavar="KEY[=VALUE]", help="Only jobs with this key in their payload: user.id, or user.id=7.")
+@click.option("--worker", help="Only jobs that this worker is running or ran last.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
-@click.option("--cursor", metavar="CURSOR", help="Go on where an earlier listing ended.")
+@click.option("--cursor", metavar="CURSOR", help="Continue from an earlier listing.")
 @secrets_option
 @store_options
 @json_option
@@ -123,8 +123,8 @@ def jobs(
     as_json: bool,
     **sought: str | None,
 ) -> None:
-    """List the jobs of QUEUE: in each state the next to run first, or the last that ended. Among those that failed are
-    its dead letters. With `--runs`, what ran is listed in the order in which it ended, the last first."""
+    """List the jobs of QUEUE by state: the next to run first, or the last to end first. Failed jobs include the queue's
+    dead letters. With `--runs`, list run records, the last to end first."""
     where = JobFilter(
         name=sought["name"],
         error=sought["error"],
@@ -146,19 +146,21 @@ def jobs(
     columns, row = (_RUN_COLUMNS, _run_row) if runs else (_COLUMNS, _row)
     show(Lines(found, columns, row, _none(queue, state, runs=runs)), as_json=as_json)
     if after is not None:
-        say(on_a_line({"cursor": after}) if as_json else f"There are more: add  --cursor {after}")
+        say(on_a_line({"cursor": after}) if as_json else f"There are more; continue with  --cursor {after}")
 
 
 def _states(state: str | None, cursor: str | None, order: Sequence[str]) -> Sequence[str]:
     """The states to go through; a cursor begins with the one that it stands in."""
     states = order if state is None else (state,)
     if state is not None and state not in order:
-        raise click.BadParameter(f"run records are of {' or '.join(order)} jobs, not {state}", param_hint="--state")
+        raise click.BadParameter(
+            f"only {' or '.join(order)} jobs have run records, not {state} jobs", param_hint="--state"
+        )
     if cursor is None:
         return states
     first = cursor.partition(":")[0]
     if first not in states or ":" not in cursor:
-        raise click.BadParameter(f"{cursor!r} is not a cursor of this listing", param_hint="--cursor")
+        raise click.BadParameter(f"{cursor!r} is not a cursor from this listing", param_hint="--cursor")
     return states[states.index(first) :]
 
 
@@ -214,12 +216,12 @@ def _pages_of_runs(app: App, name: str, where: JobFilter) -> Pages:
 
 def _none(queue: str, state: str | None, *, runs: bool) -> str:
     if runs:
-        return f"No run of {queue} is remembered."
+        return f"{queue} has no run records."
     if state == "failed":
-        return f"{queue} keeps no failed jobs and has no dead letters. What is remembered: toril jobs {queue} --runs"
+        return f"{queue} keeps no failed jobs and has no dead letters. For run records: toril jobs {queue} --runs"
     if state in _ENDINGS:
-        return f"{queue} keeps no {state} jobs. What is remembered of them: toril jobs {queue} --runs"
-    return f"{queue} has no {state + ' ' if state else ''}jobs. What ran before: toril jobs {queue} --runs"
+        return f"{queue} keeps no {state} jobs. For run records: toril jobs {queue} --runs"
+    return f"{queue} has no {state + ' ' if state else ''}jobs. For run records: toril jobs {queue} --runs"
 
 
 def _row(job: dict[str, Any]) -> list[object]:
@@ -236,7 +238,7 @@ def _detail(job: dict[str, Any]) -> str:
         case "completed":
             return compact(job["result"]) if job["result"] is not None else ""
         case "active":
-            asked = "told to stop" if job["cancelling"] else ""
+            asked = "asked to stop" if job["cancelling"] else ""
             return asked or ("" if job["progress"] is None else f"progress {compact(job['progress'])}")
         case "delayed":
             return ahead(job["due_at"])

@@ -24,7 +24,7 @@ def load(target: str) -> App:
     name, colon, attribute = target.partition(":")
     parts = name.split(".")
     if not colon or not attribute or parts[-1] == "py" or not all(part.isidentifier() for part in parts):
-        raise _wrong(f"an app is named as MODULE:APP, {_example(target)}, and {target!r} is not")
+        raise _wrong(f"expected MODULE:APP, {_example(target)}; got {target!r}")
     return _app_of(_module(name), attribute)
 
 
@@ -33,7 +33,7 @@ def _module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-            raise _wrong(f"there is no module {name!r} here or on the path{_near_module(name)}") from error
+            raise _wrong(f"no module {name!r} in this folder or on the Python path{_near_module(name)}") from error
         raise _wrong(f"importing {name!r} failed: {_last_line(error)}") from error
     except (Exception, SystemExit) as error:
         raise _wrong(f"importing {name!r} failed: {_last_line(error)}") from error
@@ -49,7 +49,7 @@ def _app_of(module: ModuleType, attribute: str) -> App:
             raise _wrong(f"{module.__name__!r} has no {attribute!r}; {_near_app(module, attribute, apps)}") from None
     if not isinstance(found, App):
         raise _wrong(
-            f"{module.__name__}:{attribute} is not a toril.App but a value of type {type(found).__name__!r}; "
+            f"{module.__name__}:{attribute} is not a toril.App but of type {type(found).__name__!r}; "
             f"{_near_app(module, attribute, apps)}"
         )
     return found
@@ -57,7 +57,7 @@ def _app_of(module: ModuleType, attribute: str) -> App:
 
 def _near_app(module: ModuleType, attribute: str, apps: list[str]) -> str:
     if not apps:
-        return "there is no toril.App in it"
+        return "it contains no toril.App"
     near = get_close_matches(attribute, apps, n=1) or apps[:1]
     return f"did you mean {module.__name__}:{near[0]}?"
 

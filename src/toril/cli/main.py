@@ -16,43 +16,43 @@ __all__ = ["main"]
 
 # name -> where it is, and its line in the help. A command is imported when it is used, and not before.
 _COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "demo": ("demo.command", "Watch a small shop of queues at work, for ten seconds."),
-    "run": ("run", "Work the queues of an app until stopped."),
-    "dashboard": ("dashboard", "Serve the dashboard of a store."),
-    "reaper": ("reaper", "Give back the jobs of workers that are gone, in all queues."),
-    "ping": ("ping", "Ask a running worker whether it is ready."),
+    "demo": ("demo.command", "Watch a small demo shop process jobs for ten seconds."),
+    "run": ("run", "Run the workers of an app until stopped."),
+    "dashboard": ("dashboard", "Serve the dashboard for a store."),
+    "reaper": ("reaper", "Return jobs held by dead workers to their queues."),
+    "ping": ("ping", "Check whether a running worker is ready."),
     "add": ("add", "Add a job to a queue."),
-    "queues": ("queues", "List the queues with their counts."),
-    "metrics": ("metrics", "What ended in a queue of late, and how long it took."),
-    "workers": ("workers", "List the workers that are alive, stop one or have it claim nothing more."),
-    "top": ("top", "Watch the fleet, live."),
+    "queues": ("queues", "List queues and their job counts."),
+    "metrics": ("metrics", "Show a queue's recent throughput, failures and latency."),
+    "workers": ("workers", "List live workers; quiet or stop one."),
+    "top": ("top", "Watch queues and workers live."),
     "jobs": ("jobs", "List the jobs of a queue."),
-    "job": ("job", "Show, retry, cancel, promote or remove one job."),
-    "flow": ("flow", "Draw the flow that a job belongs to."),
-    "events": ("events", "Show what happens, as it happens."),
+    "job": ("job", "Show, explain, retry, cancel, promote or remove a job."),
+    "flow": ("flow", "Draw the flow a job belongs to."),
+    "events": ("events", "Show recent queue events, or follow them live."),
     "schedules": ("schedules", "List, show, run, pause, resume or remove schedules."),
-    "scan": ("scan", "Run a scanner of an app once, dry or in earnest."),
+    "scan": ("scan", "Run one of the app's scanners once."),
     "dlq": ("dlq", "List, show, replay or discard dead letters."),
     "outbox": ("outbox", "Create, list or relay the outbox in an application's database."),
     "breakers": ("breakers", "List, trip or reset circuit breakers."),
-    "doctor": ("doctor", "Find what is wrong with a store, and mend it."),
-    "move": ("move", "Move everything from one store to another, while they work."),
-    "torture": ("torture", "Count what is lost while processes are killed and cut off."),
-    "bench": ("bench.command", "Measure what a store does on this machine."),
-    "pause": ("queues", "Start nothing new in a queue, anywhere."),
-    "resume": ("queues", "Let a paused queue go on."),
+    "doctor": ("doctor", "Check a store for problems and repair them."),
+    "move": ("move", "Move everything from one store to another while workers run."),
+    "torture": ("torture", "Stress-test a store: kill processes and count lost jobs."),
+    "bench": ("bench.command", "Benchmark a store on this machine."),
+    "pause": ("queues", "Pause a queue on all workers."),
+    "resume": ("queues", "Resume a paused queue."),
     "groups": ("groups", "List, pause, resume or limit the groups of a queue."),
-    "limit": ("queues", "Show or set how fast a queue may go."),
-    "cancel": ("cancel", "Cancel many jobs of a queue."),
-    "drain": ("sweep", "Remove what has not started."),
-    "clean": ("sweep", "Remove old jobs of one state."),
-    "obliterate": ("sweep", "Remove a queue with everything in it."),
+    "limit": ("queues", "Show or set a queue's rate and concurrency limits."),
+    "cancel": ("cancel", "Cancel many jobs in a queue."),
+    "drain": ("sweep", "Remove jobs that have not started."),
+    "clean": ("sweep", "Remove old jobs in one state."),
+    "obliterate": ("sweep", "Remove a queue and everything in it."),
 }
 
 
 _STORE: Final = (
-    "The commands that look after queues take the store from an app (-A jobs:app or $TORIL_APP), else from --url or "
-    "$TORIL_URL, else toril.db here."
+    "Commands that need a store take it from an app (-A jobs:app or $TORIL_APP), else from --url or $TORIL_URL, else "
+    "from toril.db in the current folder."
 )
 
 
@@ -74,8 +74,8 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             near = get_close_matches(args[0], _COMMANDS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_COMMANDS)}"
-            raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
+            hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(_COMMANDS)}"
+            raise click.UsageError(f"unknown command {args[0]!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -114,10 +114,10 @@ class Commands(click.Group):
     epilog=f"{_STORE}\n\n{examples_of('toril')}",
 )
 @click.version_option(__version__, "-V", "--version", message="toril %(version)s")
-@click.option("--debug", is_flag=True, help="Show the traceback of what goes wrong.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.pass_context
 def toril(ctx: click.Context, *, debug: bool) -> None:  # noqa: ARG001 - read where commands end
-    """Background jobs: run them, add them, look after them."""
+    """Run, add and manage background jobs."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

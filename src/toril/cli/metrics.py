@@ -27,9 +27,9 @@ _COLUMNS: Final = [
 @store_options
 @json_option
 def metrics(*, queue: str, over: Any, place: StoreOption, as_json: bool) -> None:
-    """What completed, failed and was cancelled in QUEUE of late, and how long jobs waited and ran.
+    """Show how many jobs of QUEUE completed, failed or were cancelled recently, and how long they waited and ran.
 
-    `--json` has it all, also by points in time.
+    `--json` prints everything, including the points over time.
     """
 
     async def look(app: App) -> list[dict[str, Any]]:

@@ -30,28 +30,33 @@ _SHOWN: Final = 10
 @click.command()
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
-@click.option("--prefix", default="bull", show_default=True, help="What the keys of FROM begin with, on Redis.")
-@click.option("--to-prefix", metavar="TEXT", help="What the keys of TO begin with, if that differs.")
+@click.option("--prefix", default="bull", show_default=True, help="Redis key prefix of FROM.")
+@click.option("--to-prefix", metavar="TEXT", help="Redis key prefix of TO, if it differs.")
 @click.option(
-    "--load", type=click.IntRange(1, 10_000), default=LOAD, show_default=True, help="How many jobs are moved at once."
+    "--batch-size",
+    "load",
+    type=click.IntRange(1, 10_000),
+    default=LOAD,
+    show_default=True,
+    help="How many jobs to move at once.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be moved, and what stands in the way.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be moved and what conflicts.")
 @json_option
 def move(
     *, source: str, target: str, prefix: str, to_prefix: str | None, load: int, dry_run: bool, as_json: bool
 ) -> int:
-    """Move everything that is in the store FROM to the store TO: jobs in every state, schedules, dead letters,
-    settings, records. Workers of both may go on working.
+    """Move everything from the store FROM to the store TO: jobs in every state, schedules, dead letters, settings and
+    records. Workers of both can keep running.
 
-    The queues of FROM are paused first. Jobs that run there are left until they end; what is added there meanwhile
-    follows. If it is broken off, by whatever, say the same again: it goes on where it was.
+    The queues of FROM are paused first. Jobs running there are moved once they end, and jobs added there meanwhile are
+    moved as well. If the move is interrupted, run the same command again: it continues where it stopped.
     """
     for url in (source, target):
         if redacted(url) != url:
-            say("Warning: a password on the command line is seen by others on this machine")
+            say("Warning: other users of this machine can see a password on the command line")
     check_there(source, named=True)
     if is_in_memory(target):
-        raise InvalidOption("memory:// is gone when this command ends: move to a file or to Redis")
+        raise InvalidOption("a memory:// store is gone when this command ends: move to sqlite:// or redis://")
     prefixes = (prefix, prefix if to_prefix is None else to_prefix)
     return asyncio.run(_moved((source, target), prefixes, load, dry_run=dry_run, as_json=as_json))
 
@@ -94,9 +99,9 @@ def _foretell(outlook: TransferPlan, *, as_json: bool) -> None:
     kinds = f"{_many(outlook.schedules, 'schedule')} and {_many(outlook.letters, 'dead letter')}"
     click.echo(f"Would move {_many(outlook.jobs, 'job')}, {kinds}.")
     for ref in outlook.clashes[:_SHOWN]:
-        say(f"In the way: TO has a job {ref.id!r} in queue {ref.queue!r} too; remove it there, or finish it")
+        say(f"Conflict: TO also has a job {ref.id!r} in queue {ref.queue!r}; remove or finish it there")
     if outlook.clashes:
-        raise CommandFailed(f"{_many(len(outlook.clashes), 'id')} would clash")
+        raise CommandFailed(f"{_many(len(outlook.clashes), 'job id')} in conflict")
 
 
 def _refs(refs: tuple[JobRef, ...] | list[JobRef]) -> list[dict[str, str]]:
@@ -116,7 +121,7 @@ def _watched(*, as_json: bool) -> Iterator[Callable[[TransferProgress], None]]:
         task = bar.add_task("moving", total=None)
 
         def tell(moving: TransferProgress) -> None:
-            waits = f"moving ({moving.running} still run)" if moving.running else "moving"
+            waits = f"moving ({moving.running} still running)" if moving.running else "moving"
             bar.update(task, description=waits, completed=moving.jobs, total=moving.jobs + moving.left)
 
         yield tell
@@ -132,7 +137,7 @@ class _Lines:
     def tell(self, moving: TransferProgress) -> None:
         if not self._quiet and SYSTEM.monotonic() - self._shown_at >= _OFTEN:
             self._shown_at = SYSTEM.monotonic()
-            say(f"moved {moving.jobs} jobs; {moving.left} are left, {moving.running} of them running")
+            say(f"moved {moving.jobs} jobs; {moving.left} left, {moving.running} of them running")
 
 
 def _tell(moved: TransferProgress, target: str, seconds: float, *, as_json: bool) -> None:
@@ -146,11 +151,11 @@ def _tell(moved: TransferProgress, target: str, seconds: float, *, as_json: bool
     kinds = f"{_many(moved.schedules, 'schedule')} and {_many(moved.letters, 'dead letter')}"
     click.echo(f"Moved {_many(moved.jobs, 'job')}, {kinds} in {seconds:.1f} s.")
     for ref in moved.taken[:_SHOWN]:
-        click.echo(plain(f"Left out: {ref.id} of {ref.queue}, since there is one of that id"))
+        click.echo(plain(f"Skipped: {ref.id} of {ref.queue}, since TO already has a job with that id"))
     if len(moved.taken) > _SHOWN:
-        click.echo(f"Left out: {len(moved.taken) - _SHOWN} more")
-    say(f"The old store is empty, and its queues are paused. Point workers and producers at {target};")
-    say("say the same again for what is still added to the old one.")
+        click.echo(f"Skipped: {len(moved.taken) - _SHOWN} more")
+    say(f"The old store is empty and its queues are paused. Point workers and producers at {target},")
+    say("then run this command again to move anything still added to the old store.")
 
 
 def _many(many: int, word: str) -> str:

@@ -28,64 +28,64 @@ _database = click.argument("database", metavar="URL", envvar="TORIL_OUTBOX")
 
 @click.group()
 def outbox() -> None:
-    """The jobs that applications have written into their own database at URL, and that wait to be handed over.
+    """Manage an outbox: jobs that an application wrote to its own database at URL and that wait to be relayed.
 
-    URL is postgresql://… or sqlite:///app.db; with a password in it, better set as TORIL_OUTBOX than typed here.
+    URL is postgresql://… or sqlite:///app.db. If it contains a password, set TORIL_OUTBOX instead of typing it here.
     """
 
 
 @outbox.command()
 @_database
 def create(*, database: str) -> None:
-    """Make the tables of an outbox, unless they are there."""
+    """Create the tables of an outbox if they do not exist."""
     _in(database, Database.create)
-    click.echo(f"There is an outbox in {redacted(database)}.")
+    click.echo(f"The outbox in {redacted(database)} is ready.")
 
 
 @outbox.command("list")
 @_database
-@click.option("--refused", is_flag=True, help="Only those that cannot be handed over.")
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="How many rows at most.")
+@click.option("--refused", is_flag=True, help="Only rows that were refused.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of rows.")
 @json_option
 def listed(*, database: str, refused: bool, limit: int, as_json: bool) -> None:
-    """What is in an outbox, the oldest first."""
+    """List the rows of an outbox, oldest first."""
 
     def look(opened: Database) -> list[OutboxRow]:
         found = (row for row in _rows(opened) if row.error is not None or not refused)
         return [row for row, _ in zip(found, range(limit), strict=False)]
 
     rows = _in(database, look)
-    show(Lines(map(_document, rows), _COLUMNS, _row, "Nothing is in the outbox."), as_json=as_json)
+    show(Lines(map(_document, rows), _COLUMNS, _row, "The outbox is empty."), as_json=as_json)
 
 
 @outbox.command()
 @_database
 @click.argument("rows", metavar="ID...", type=int, nargs=-1, required=True)
 def retry(*, database: str, rows: tuple[int, ...]) -> None:
-    """Let rows that were refused be tried again."""
+    """Retry rows that were refused."""
 
     def again(opened: Database) -> None:
         for row in rows:
             opened.again(row)
 
     _in(database, again)
-    click.echo(f"{len(rows)} will be tried again.")
+    click.echo(f"{len(rows)} {'row' if len(rows) == 1 else 'rows'} will be retried.")
 
 
 @outbox.command(context_settings={"auto_envvar_prefix": "TORIL"})
 @_database
-@click.option("--once", is_flag=True, help="Hand over what is there now, and end.")
+@click.option("--once", is_flag=True, help="Relay what is there now, then exit.")
 @click.option("--log-level", type=click.Choice(("debug", "info", "warning", "error")), default="info")
 @store_options
 def relay(*, database: str, once: bool, log_level: str, place: StoreOption) -> None:
-    """Hand over to the store at --url what is in the outbox at URL, until a signal says stop.
+    """Relay jobs from the outbox at URL to the store at --url until stopped by a signal.
 
-    Workers of an app with an outbox do that by themselves. Any number of relays can work beside each other.
+    Workers of an app with an outbox do this by themselves. Any number of relays can run side by side.
     """
     write_logs(log_level)
     if once:
         handed = on_store(place, lambda app: app.relay_once(database), missing="create")
-        click.echo(f"{handed} handed over.")
+        click.echo(f"Relayed {handed} {'job' if handed == 1 else 'jobs'}.")
     else:
         asyncio.run(place.to_app().relay(database))
 
@@ -93,7 +93,7 @@ def relay(*, database: str, once: bool, log_level: str, place: StoreOption) -> N
 def _in(url: str, work: Callable[[Database], T]) -> T:
     """What `work` answers, with the database open."""
     if redacted(url) != url and _typed():
-        say("Warning: a password on the command line is seen by others on this machine; set TORIL_OUTBOX instead")
+        say("Warning: other users of this machine can see a password on the command line; set TORIL_OUTBOX instead")
     with closing(Database(url)) as database:
         database.check_driver()
         return work(database)

@@ -13,14 +13,14 @@ __all__ = ["ping"]
 
 @click.command()
 @click.option("--http", type=address, envvar="TORIL_HTTP", metavar="HOST:PORT", help="[default: 127.0.0.1:8484]")
-@click.option("--live", is_flag=True, help="Ask whether it is alive, not whether it is ready.")
+@click.option("--live", is_flag=True, help="Check whether it is alive rather than ready.")
 @click.option("--timeout", type=duration, default="5", help="How long to wait for the answer. [default: 5s]")
 def ping(*, http: tuple[str, int] | None, live: bool, timeout: float) -> None:
-    """Ask a worker on this machine whether it is ready. Exit code 0: yes; 1: no, or nobody answers."""
+    """Check whether a worker on this machine is ready. Exits with 0 if it is, else with 1."""
     host, port = http or DEFAULT
     asked = "127.0.0.1" if host in ("0.0.0.0", "") else "::1" if host == "::" else host  # noqa: S104 - where it listens
     if (code := _asked(asked, port, "/livez" if live else "/readyz", timeout)) != 200:
-        raise CommandFailed(f"the worker at {asked}:{port} is not {'alive' if live else 'ready'}: it answers {code}")
+        raise CommandFailed(f"the worker at {asked}:{port} is not {'alive' if live else 'ready'}: it answered {code}")
     say("alive" if live else "ready")
 
 

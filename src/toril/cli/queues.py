@@ -22,17 +22,19 @@ _RATE: Final = re.compile(r"(\d{1,9})/(.+)\Z", re.ASCII)
 
 @click.command()
 @queue_argument
-@click.option("--rate", metavar="MAX/TIME", help="At most MAX starts in any TIME, as in 100/1s; `none` takes it back.")
-@click.option("--fixed", is_flag=True, help="Count in BullMQ's fixed windows, for fleets with workers of Node.")
-@click.option("--concurrency", metavar="N", help="At most N at once over the whole fleet; `none` for no bound.")
+@click.option(
+    "--rate", metavar="MAX/TIME", help="Start at most MAX jobs in any TIME, as in 100/1s; `none` removes the limit."
+)
+@click.option("--fixed", is_flag=True, help="Count in BullMQ's fixed windows, for fleets with Node workers.")
+@click.option("--concurrency", metavar="N", help="Run at most N jobs at once across all workers; `none` for no limit.")
 @store_options
 @json_option
 def limit(
     *, queue: str, rate: str | None, fixed: bool, concurrency: str | None, place: StoreOption, as_json: bool
 ) -> None:
-    """Show or set how fast QUEUE may go, for every worker at once. What is set here wins over the code.
+    """Show or set the limits of QUEUE across all workers. Limits set here override the code.
 
-    Without options it shows what is set, and what the code of the living workers declares.
+    Without options, show the limits that are set and those that the code of the live workers declares.
     """
     wanted_rate = None if rate is None else _limit_rate(rate, "fixed" if fixed else "sliding")
     wanted = None if concurrency is None else _number(concurrency)
@@ -66,7 +68,9 @@ def _limit_rate(text: str, window: Any) -> tuple[RateLimit | None]:
         return (None,)
     found = _RATE.match(text)
     if found is None:
-        raise click.BadParameter(f"{text!r} is not a rate such as 100/1s or 5/10m", param_hint="--rate")
+        raise click.BadParameter(
+            f"invalid rate {text!r}; expected MAX/TIME, such as 100/1s or 5/10m", param_hint="--rate"
+        )
     return (RateLimit(int(found[1]), duration(found[2]), window),)
 
 
@@ -84,18 +88,14 @@ def number_or_none(text: str, option: str) -> int | None:
     if text == "none":
         return None
     if not text.isdecimal():
-        raise click.BadParameter(f"{text!r} is not a number, nor none", param_hint=option)
+        raise click.BadParameter(f"expected a number or 'none', not {text!r}", param_hint=option)
     return int(text)
 
 
 def _summary(found: dict[str, Any]) -> str:
     """What is set, and then what the code says: what is not set is as it says."""
-    most = (
-        "no bound on how many run at once"
-        if found["concurrency"] is None
-        else f"at most {found['concurrency']} at once"
-    )
-    rate = "no rate set"
+    most = "no concurrency limit" if found["concurrency"] is None else f"at most {found['concurrency']} at once"
+    rate = "no rate limit"
     if found["rate_max"] is not None:
         rate = f"at most {_starts(found['rate_max'], found['rate_per_ms'] / 1000, found['rate_window'])}"
     return f"{found['queue']}: {most}, {rate}."
@@ -104,13 +104,13 @@ def _summary(found: dict[str, Any]) -> str:
 def _declared(said: dict[str, Any] | None, *, rate_is_set: bool) -> list[str]:
     """The sentences on what workers declare."""
     if said is None:
-        return ["No living worker declares it."]
+        return ["No live worker declares it."]
     many = "its worker" if said["workers"] == 1 else f"each of its {said['workers']} workers"
     slots = "" if said["workers"] == 1 else f" ({said['slots']} slots)"
-    rate = "no rate"
+    rate = "no rate limit"
     if said["rate"] is not None:
         starts = _starts(said["rate"]["max"], said["rate"]["per"], said["rate"]["window"])
-        rate = f"at most {starts}" + (", which what is set here replaces" if rate_is_set else "")
+        rate = f"at most {starts}" + (", which the limit set here overrides" if rate_is_set else "")
     lines = [f"The code declares {said['concurrency']} at once in {many}{slots}, {rate}."]
     if said["differs"]:
         differs = ", ".join(said["differs"])
@@ -119,7 +119,7 @@ def _declared(said: dict[str, Any] | None, *, rate_is_set: bool) -> list[str]:
 
 
 def _starts(most: int, seconds: float, window: str) -> str:
-    return f"{most} in {seconds:g} s ({window})"
+    return f"{most} per {seconds:g} s ({window})"
 
 
 _COLUMNS: Final = [
@@ -140,16 +140,16 @@ _COLUMNS: Final = [
 
 
 @click.command()
-@click.option("--bytes", "sizes", is_flag=True, help="Also estimate how many bytes each queue takes in the store.")
+@click.option("--bytes", "sizes", is_flag=True, help="Also estimate the size of each queue in the store.")
 @store_options
 @json_option
 def queues(*, sizes: bool, place: StoreOption, as_json: bool) -> None:
-    """List the queues with their counts.
+    """List queues and their job counts.
 
-    `completed`, `failed` and `cancelled` count all jobs that have ended so; `kept` is how many are still stored.
-    `slots` is how many jobs its living workers can run at once, or as many of them as are allowed to; `rate` how many
-    may start in a time, as set in the store or else as the workers' code declares it. With
-    `--bytes` the largest queue comes first; its size is estimated from up to 100 of its jobs.
+    `completed`, `failed` and `cancelled` count all jobs that ended that way; `kept` counts those still stored. `slots`
+    is how many jobs the live workers can run at once, within the queue's limit. `rate` is how many jobs may start in a
+    period, as set in the store or else declared by the workers' code. With `--bytes`, the largest queue comes first;
+    sizes are estimated from up to 100 jobs of each queue.
     """
     found = on_store(place, _with_sizes if sizes else _documents)
     columns = [*_COLUMNS, Column("bytes", numbers=True)] if sizes else _COLUMNS
@@ -215,15 +215,15 @@ def _rate(queue: dict[str, Any]) -> str:
 @store_options
 @json_option
 def pause(*, queue: str, place: StoreOption, as_json: bool) -> None:
-    """Start nothing new in QUEUE, anywhere, until it is resumed. What runs goes on, and jobs can be added."""
+    """Pause QUEUE on all workers until it is resumed. Running jobs finish, and jobs can still be added."""
 
     async def switch(app: App) -> dict[str, Any]:
         await (await declared(app, queue)).pause()
         return await _state(app, queue)
 
     found = on_store(place, switch)
-    left = f"{found['active']} still run" if found["active"] else "nothing runs"
-    _tell(found, f"{queue} is paused; {left}, and {found['waiting']} wait.", as_json=as_json)
+    line = f"Paused {queue} ({found['active']} still running, {found['waiting']} waiting)."
+    _tell(found, line, as_json=as_json)
 
 
 @click.command()
@@ -231,14 +231,14 @@ def pause(*, queue: str, place: StoreOption, as_json: bool) -> None:
 @store_options
 @json_option
 def resume(*, queue: str, place: StoreOption, as_json: bool) -> None:
-    """Let QUEUE go on."""
+    """Resume QUEUE."""
 
     async def switch(app: App) -> dict[str, Any]:
         await (await declared(app, queue)).resume()
         return await _state(app, queue)
 
     found = on_store(place, switch)
-    _tell(found, f"{queue} goes on; {found['waiting']} wait.", as_json=as_json)
+    _tell(found, f"Resumed {queue} ({found['waiting']} waiting).", as_json=as_json)
 
 
 async def _state(app: App, name: str) -> dict[str, Any]:

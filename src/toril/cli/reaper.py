@@ -27,18 +27,18 @@ __all__ = ["reaper"]
     metavar="NAME",
     envvar="TORIL_QUEUES",
     shell_complete=queue_names,
-    help="Look after this queue only; can be repeated. A concurrency, as `toril run` takes it, means nothing here.",
+    help="Recover only this queue; repeatable. A concurrency, as in `toril run`, is ignored.",
 )
-@click.option(
-    "--stall-interval", type=duration, default="1", help="How often stalled jobs are looked for. [default: 1s]"
-)
-@click.option("--no-election", is_flag=True, help="Work beside other reapers instead of electing one.")
+@click.option("--stall-interval", type=duration, default="1", help="How often to look for stalled jobs. [default: 1s]")
+@click.option("--no-election", is_flag=True, help="Run without electing a leader among several reapers.")
 @click.option("--lease", type=duration, default="30", help="How long a leader leads without renewing. [default: 30s]")
 @click.option("--renew", type=duration, help="How often the leader renews. [default: a third of the lease]")
 @click.option(
-    "--election-interval", type=duration, help="How often others try for the lead. [default: a sixth of the lease]"
+    "--election-interval",
+    type=duration,
+    help="How often the others try to become leader. [default: a sixth of the lease]",
 )
-@click.option("--name", help="What it is called in events and in the log. [default: reaper-HOST-PID-…]")
+@click.option("--name", help="Its name in events and logs. [default: reaper-HOST-PID-…]")
 @click.option("--log-level", type=click.Choice(("debug", "info", "warning", "error")), default="info")
 def reaper(
     *,
@@ -49,11 +49,11 @@ def reaper(
     log_level: str,
     **options: Any,
 ) -> None:
-    """Give back the jobs of workers that died or hang, on any machine, in every queue of the store.
+    """Return jobs held by dead or hung workers, on any machine, to their queues, in every queue of the store.
 
-    Workers do the same for their own queues. Two or three reapers on different machines cover queues whose workers are
-    all gone; one of them leads, the others wait. With an app, as in `toril reaper jobs:app`, it is the app's store, and
-    what the app has asked for with `app.on("stalled", …)` is called here.
+    Workers do this for their own queues. Two or three reapers on different machines cover queues whose workers are all
+    gone; one of them leads while the others wait. With an app, as in `toril reaper jobs:app`, the reaper uses the app's
+    store and calls its `app.on("stalled", …)` listeners.
     """
     place = place.of(target)
     write_logs(log_level)

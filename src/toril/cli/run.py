@@ -28,7 +28,7 @@ def size(written: str) -> int:
     if digits[-1:] in _UNITS and digits[-1:]:
         digits, unit = digits[:-1], digits[-1]
     if not (digits.isascii() and digits.isdecimal() and int(digits[:15]) > 0):
-        raise click.BadParameter(f"{written!r} is not a size such as 500M or 2G")
+        raise click.BadParameter(f"invalid size {written!r}; expected a size such as 500M or 2G")
     return int(digits) * _UNITS[unit]
 
 
@@ -40,7 +40,7 @@ def _note_app(ctx: click.Context, param: click.Parameter, app: str | None) -> No
 def _the_app(ctx: click.Context, param: click.Parameter, target: str | None) -> str:
     named: str | None = ctx.meta.get(_APP)
     if named is not None and ctx.get_parameter_source(param.name or "") is _TYPED:
-        raise click.UsageError("the app is named twice: give MODULE:APP, or --app", ctx)
+        raise click.UsageError("the app is given twice: use MODULE:APP or --app, not both", ctx)
     if named is None and target is None:
         raise click.MissingParameter(ctx=ctx, param=param)
     return named or target or ""
@@ -55,17 +55,17 @@ def _the_app(ctx: click.Context, param: click.Parameter, target: str | None) -> 
     is_eager=True,
     expose_value=False,
     callback=_note_app,
-    help="The app whose queues are worked. [default: $TORIL_APP]",
+    help="The app to run. [default: $TORIL_APP]",
 )
 @click.option(
-    "--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="How many worker processes."
+    "--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="Number of worker processes."
 )
 @click.option(
     "--spares",
     type=click.IntRange(1, 256),
     default=4,
     show_default=True,
-    help="How many spare processes may be started for jobs whose worker died: each runs one of them, alone.",
+    help="Maximum number of spare processes for jobs whose worker died; each runs one such job, alone.",
 )
 @click.option(
     "-q",
@@ -77,55 +77,54 @@ def _the_app(ctx: click.Context, param: click.Parameter, target: str | None) -> 
     metavar="NAME[:CONCURRENCY]",
     envvar="TORIL_QUEUES",
     shell_complete=complete_queues,
-    help="Work only this queue, with so many jobs at once in each process; can be given several times.",
+    help="Run only this queue, with this many jobs at once in each process; repeatable.",
 )
-@click.option("--grace", type=duration, default="10", help="How long running jobs get to end. [default: 10s]")
+@click.option("--grace", type=duration, default="10", help="How long running jobs get to finish. [default: 10s]")
 @click.option(
     "--burst",
     is_flag=True,
-    help="End when there is nothing left to do; what is to be tried again within the grace is waited for.",
+    help="Exit when there are no jobs left to run; retries due within the grace period are waited for.",
 )
-@click.option("--name", help="What worker processes are called: NAME-PID. [default: worker-HOST-PID-…]")
+@click.option("--name", help="Name of the worker processes, as NAME-PID. [default: worker-HOST-PID-…]")
 @click.option(
     "--stall-interval",
     type=duration,
-    help="How often stalled jobs are looked for. [default: the lease; for queues of others 15s]",
+    help="How often to look for stalled jobs. [default: the lease; 15s for the queues of others]",
 )
-@click.option("--reload", is_flag=True, help="For development: start anew when a source file of the app changes.")
+@click.option("--reload", is_flag=True, help="For development: restart when a source file of the app changes.")
 @click.option(
     "--hang-timeout",
     type=duration,
     default="5m",
     show_default=True,
-    help="A process whose loop stands still for so long is replaced.",
+    help="Replace a process whose event loop is blocked for this long.",
 )
-@click.option("--max-jobs", type=click.IntRange(1), help="Replace a process after so many jobs.")
-@click.option(
-    "--max-rss", type=size, metavar="SIZE", help="Replace a process that has grown to this size, such as 500M."
-)
+@click.option("--max-jobs", type=click.IntRange(1), help="Replace a process after this many jobs.")
+@click.option("--max-rss", type=size, metavar="SIZE", help="Replace a process that grows to this size, such as 500M.")
 @click.option(
     "--http",
     type=address,
     metavar="HOST:PORT",
-    help="Where the probes and the API are served. [default: 127.0.0.1:8484]",
+    help="Address to serve the probes and the API on. [default: 127.0.0.1:8484]",
 )
-@click.option("--no-http", is_flag=True, help="Serve no HTTP.")
+@click.option("--no-http", is_flag=True, help="Do not serve HTTP.")
+@click.option("--http-token", metavar="TOKEN", help="Token required by the API (prefer TORIL_HTTP_TOKEN).")
+@click.option("--http-read-token", metavar="TOKEN", help="Read-only token for the API.")
+@click.option("--http-proxy", multiple=True, metavar="ADDRESS", help="Trust X-Forwarded-* headers from this proxy.")
+@click.option("--http-host", multiple=True, metavar="NAME", help="Another host name to accept requests for.")
+@click.option("--http-origin", metavar="ORIGIN", help="Allow web pages from this origin to read /health.")
 @click.option(
-    "--http-token", metavar="TOKEN", help="What the API asks for; better set as TORIL_HTTP_TOKEN than typed here."
-)
-@click.option("--http-read-token", metavar="TOKEN", help="One with which the API can only be read.")
-@click.option("--http-proxy", multiple=True, metavar="ADDRESS", help="A proxy whose word on the client is taken.")
-@click.option("--http-host", multiple=True, metavar="NAME", help="A name under which HTTP is reached.")
-@click.option("--http-origin", metavar="ORIGIN", help="A web page's origin that may read /health.")
-@click.option(
-    "--unready-after", type=duration, default="10", help="Not ready once the store is away for so long. [default: 10s]"
+    "--unready-after",
+    type=duration,
+    default="10",
+    help="Not ready once the store has been unavailable for this long. [default: 10s]",
 )
 @click.option(
     "--loop",
     type=click.Choice(_LOOPS),
     default="asyncio",
     show_default=True,
-    help="The event loop of worker processes.",
+    help="Event loop of the worker processes.",
 )
 @click.option("--log-level", type=click.Choice(_LEVELS, case_sensitive=False), default="info", show_default=True)
 def run(
@@ -138,13 +137,13 @@ def run(
     http_proxy: tuple[str, ...],
     **given: Any,
 ) -> int:
-    """Work the queues of an app, as in `toril run jobs:app`, until a signal says stop.
+    """Run the workers of an app, as in `toril run jobs:app`, until stopped by a signal.
 
-    A supervisor keeps the worker processes running and their jobs' leases alive. On SIGTERM or Ctrl-C nothing more is
-    claimed, and running jobs may end. What has not ended after the grace goes back to its queue, and the exit code is
-    1; a second signal does not wait, a third one ends at once. Every option can also be set as TORIL_PROCESSES,
-    TORIL_QUEUES, and so on. Without a token, everyone on this machine may look at the dashboard, and a link that is
-    printed at the start lets one act.
+    A supervisor keeps the worker processes running and their jobs' leases alive. On SIGTERM or Ctrl-C, workers claim no
+    more jobs, and running jobs get the grace period to finish. Jobs that have not finished by then go back to their
+    queues, and the exit code is 1. A second signal skips the wait, a third exits at once. Every option can also be set
+    as TORIL_PROCESSES, TORIL_QUEUES, and so on. Without a token, anyone on this machine can view the dashboard, and a
+    link printed at startup lets you make changes.
     """
     write_logs(log_level)
     plan = _plan(target, log_level, **given)
@@ -177,7 +176,7 @@ def _plan(
             f"--loop {loop} needs the package {loop!r}: install it with  pip install 'toril[{loop}]'"
         )
     if http is not None and no_http and click.get_current_context().get_parameter_source("http") is _TYPED:
-        raise click.UsageError("--http and --no-http exclude each other")
+        raise click.UsageError("use --http or --no-http, not both")
     orders = {
         "target": target, "queues": chosen, "grace": grace, "burst": burst, "log_level": log_level, "loop": loop,
         "reload": rest["reload"], "processes": rest["processes"], "name": name, "stall_interval": stall_interval,

@@ -16,20 +16,24 @@ __all__ = ["scan"]
 
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="[MODULE:APP] SCANNER")
-@click.option("--dry-run", is_flag=True, help="Find, and reset nothing.")
+@click.option("--dry-run", is_flag=True, help="Only find; reset nothing.")
 @click.option(
-    "--app", "-A", metavar="MODULE:APP", envvar="TORIL_APP", help="The app whose scanner it is. [default: $TORIL_APP]"
+    "--app",
+    "-A",
+    metavar="MODULE:APP",
+    envvar="TORIL_APP",
+    help="The app that declares the scanner. [default: $TORIL_APP]",
 )
 def scan(*, words: tuple[str, ...], dry_run: bool, app: str | None) -> None:
-    """Run a scanner once, here and now: find what is stuck, and reset it. The code is 1 if some could not be."""
+    """Run a scanner once, now: find what is stuck and reset it. Exits with 1 if something could not be reset."""
     *named, scanner = words
     if len(named) > 1:
         raise click.UsageError(f"got unexpected extra arguments ({' '.join(words[2:])})")
     if named and is_typed("app"):
-        raise click.UsageError("the app is named twice: give MODULE:APP, or --app")
+        raise click.UsageError("the app is given twice: use MODULE:APP or --app, not both")
     target = named[0] if named else app
     if target is None:
-        raise click.UsageError("which app's scanner? Give MODULE:APP before its name, or --app, or set TORIL_APP")
+        raise click.UsageError("no app is given: put MODULE:APP before SCANNER, use --app, or set TORIL_APP")
     found = asyncio.run(_run(load(target), scanner, dry_run=dry_run))
     click.echo(found.line())
     for warning in found.warnings:

@@ -32,7 +32,7 @@ _COLUMNS = (
 def schedules() -> None:
     """List, show, run, pause, resume or remove schedules.
 
-    A schedule is named by its queue and its id. The queue can be left out where only one has a schedule of that id.
+    A schedule is named by its queue and id. You can leave out the queue if only one has a schedule with that id.
     """
 
 
@@ -42,7 +42,7 @@ def schedules() -> None:
 @store_options
 @json_option
 def list_(*, queue: str | None, place: StoreOption, as_json: bool) -> None:
-    """List the schedules, of all queues or of QUEUE."""
+    """List the schedules of QUEUE, or of all queues."""
     found = on_store(place, lambda app: _all(app, queue))
     show(Lines(found, _COLUMNS, _row, "There are no schedules."), as_json=as_json)
 
@@ -67,10 +67,10 @@ def show_(*, queue: str | None, schedule: str, place: StoreOption, as_json: bool
 @schedules.command()
 @one("schedule", "schedule")
 def run(*, queue: str | None, schedule: str, place: StoreOption, as_json: bool) -> None:
-    """Add one job as the schedule would, now, beside its own runs."""
+    """Run a schedule once now, in addition to its regular runs."""
 
     async def work(found: Queue) -> str:
-        return f"has a run beside its own: job {(await found.schedules.run_now(schedule)).id}"
+        return f"now has an extra run: job {(await found.schedules.run_now(schedule)).id}"
 
     _act(place, queue, schedule, work, as_json=as_json)
 
@@ -78,11 +78,11 @@ def run(*, queue: str | None, schedule: str, place: StoreOption, as_json: bool) 
 @schedules.command()
 @one("schedule", "schedule")
 def pause(*, queue: str | None, schedule: str, place: StoreOption, as_json: bool) -> None:
-    """Make no more runs until the schedule is resumed. What runs goes on."""
+    """Pause a schedule: no new runs until it is resumed. Running jobs finish."""
 
     async def work(found: Queue) -> str:
         await found.schedules.pause(schedule)
-        return "is paused"
+        return "was paused"
 
     _act(place, queue, schedule, work, as_json=as_json)
 
@@ -90,11 +90,11 @@ def pause(*, queue: str | None, schedule: str, place: StoreOption, as_json: bool
 @schedules.command()
 @one("schedule", "schedule")
 def resume(*, queue: str | None, schedule: str, place: StoreOption, as_json: bool) -> None:
-    """Let a paused schedule go on, with the next run that is still to come."""
+    """Resume a paused schedule with its next future run."""
 
     async def work(found: Queue) -> str:
         await found.schedules.resume(schedule)
-        return "goes on"
+        return "was resumed"
 
     _act(place, queue, schedule, work, as_json=as_json)
 
@@ -103,13 +103,13 @@ def resume(*, queue: str | None, schedule: str, place: StoreOption, as_json: boo
 @yes_option
 @one("schedule", "schedule")
 def remove(*, queue: str | None, schedule: str, yes: bool, place: StoreOption, as_json: bool) -> None:
-    """Remove a schedule, and its run that has not started. One that the code declares comes back at the next boot."""
+    """Remove a schedule and its pending run. A schedule declared in code comes back at the next startup."""
     name = on_store(place, lambda app: _found(app, queue, schedule))[0].name
-    agreed(f"This removes 1 schedule: {schedule} of {name}.", yes=yes)
+    agreed(f"This removes schedule {schedule} of {name}.", yes=yes)
 
     async def work(found: Queue) -> str:
         await found.schedules.remove(schedule)
-        return "is removed"
+        return "was removed"
 
     _act(place, name, schedule, work, as_json=as_json)
 
@@ -139,7 +139,7 @@ async def _found(app: App, queue: str | None, schedule: str) -> tuple[Queue, Sch
             continue
     if len(found) > 1:
         where = ", ".join(each.name for each, _ in found)
-        raise CommandFailed(f"there is a schedule {schedule!r} in each of {where}: name the queue too")
+        raise CommandFailed(f"several queues have a schedule {schedule!r}: {where}. Name the queue too")
     if not found:
         raise NotFound(f"there is no schedule {schedule!r} in {'any queue' if queue is None else f'queue {queue!r}'}")
     return found[0]

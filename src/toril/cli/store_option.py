@@ -70,17 +70,15 @@ def store_options(fn: Callable[..., T]) -> Callable[..., T]:
     """Give a command `--app`, `--url`, `--prefix` and `--wait`, as its argument `place`."""
 
     @click.option(
-        "--app", "-A", metavar="MODULE:APP", envvar="TORIL_APP", help="The app whose store it is. [default: $TORIL_APP]"
+        "--app", "-A", metavar="MODULE:APP", envvar="TORIL_APP", help="Use the store of this app. [default: $TORIL_APP]"
     )
-    @click.option("--url", metavar="URL", help="The store. [default: $TORIL_URL, else sqlite:///toril.db]")
-    @click.option(
-        "--prefix", default="bull", envvar="TORIL_PREFIX", show_default=True, help="What its keys begin with."
-    )
-    @click.option("--wait", type=duration, default="0", help="Wait for the store for so long.")
+    @click.option("--url", metavar="URL", help="Store URL. [default: $TORIL_URL, else sqlite:///toril.db]")
+    @click.option("--prefix", default="bull", envvar="TORIL_PREFIX", show_default=True, help="Redis key prefix.")
+    @click.option("--wait", type=duration, default="0", help="How long to wait for the store to become available.")
     @functools.wraps(fn)
     def command(*, app: str | None, url: str | None, prefix: str, wait: float, **rest: Any) -> T:
         if url is not None and redacted(url) != url:
-            say("Warning: a password on the command line is seen by others on this machine; set TORIL_URL instead")
+            say("Warning: other users of this machine can see a password on the command line; set TORIL_URL instead")
         if is_typed("url") or is_typed("prefix"):
             if is_typed("app"):
                 raise click.UsageError("an app has its own store: give --app, or --url and --prefix, not both")
@@ -100,7 +98,7 @@ def refuse_early_options(ctx: click.Context) -> None:
     would work on another store than the one that was named."""
     for option in ctx.command.params:
         if ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"give {option.opts[0]} after {ctx.invoked_subcommand!r}, to which it belongs", ctx)
+            raise click.UsageError(f"put {option.opts[0]} after {ctx.invoked_subcommand!r}", ctx)
 
 
 def secrets_option(fn: Callable[..., T]) -> Callable[..., T]:
@@ -114,7 +112,7 @@ def secrets_option(fn: Callable[..., T]) -> Callable[..., T]:
         is_flag=True,
         expose_value=False,
         callback=note,
-        help="Show what is named or looks like a secret, which is shown as *** otherwise.",
+        help="Show values that look like secrets, which are otherwise shown as ***.",
     )
     return decorate(fn)
 
@@ -159,14 +157,16 @@ async def _worked(
 
 def check_there(url: str, *, named: bool, hint: str = "") -> None:
     if is_in_memory(url):
-        raise click.UsageError("memory:// is a store within one process, which other commands cannot see")
+        raise click.UsageError(
+            "memory:// is private to one process: other commands cannot see it; use sqlite:// or redis://"
+        )
     parts = urlsplit(url)
     if parts.scheme != "sqlite" or Path(unquote(parts.path[1:], errors="surrogateescape")).exists():
         return
     if not named:
         raise click.UsageError(
-            "no store is given, and there is no toril.db here: use --app MODULE:APP or --url URL, or set TORIL_APP or "
-            f"TORIL_URL{hint}"
+            "no store is given, and there is no toril.db in this folder: use --app MODULE:APP or --url URL, or set "
+            f"TORIL_APP or TORIL_URL{hint}"
         )
     raise CommandFailed(f"there is no store at {redacted(url)}{hint}")
 

@@ -18,7 +18,7 @@ __all__ = ["clean", "drain", "obliterate"]
 
 @click.command()
 @queue_argument
-@click.option("--delayed", is_flag=True, help="Also jobs that wait for their time.")
+@click.option("--delayed", is_flag=True, help="Also remove delayed jobs.")
 @yes_option
 @store_options
 @json_option
@@ -41,36 +41,38 @@ def drain(*, queue: str, delayed: bool, yes: bool, place: StoreOption, as_json: 
     default="completed",
     show_default=True,
 )
-@click.option("--older-than", type=duration, default="0", help="Only those that have been in it for so long: 7d.")
-@click.option("--limit", type=click.IntRange(1), help="At most so many, the oldest first.")
+@click.option(
+    "--older-than", type=duration, default="0", help="Only jobs that have been in this state for this long: 7d."
+)
+@click.option("--limit", type=click.IntRange(1), help="Remove at most this many, oldest first.")
 @yes_option
 @store_options
 @json_option
 def clean(
     *, queue: str, state: str, older_than: float, limit: int | None, yes: bool, place: StoreOption, as_json: bool
 ) -> None:
-    """Remove the jobs of QUEUE that are in one state, or have been for some time."""
+    """Remove jobs of QUEUE that are in one state, or only the older ones."""
     many = _counts(place, queue).of(State(state))
     if not many:
         _tell(queue, 0, as_json=as_json)
         return
-    old = f" that have been so for {span(round(older_than * 1000))}" if older_than else ""
-    most = f", {limit} at most" if limit else ""
-    agreed(f"This removes {state} jobs of {queue}{old}{most}; it has {many} that are {state}.", yes=yes)
+    old = f" older than {span(round(older_than * 1000))}" if older_than else ""
+    most = f", at most {limit}" if limit else ""
+    agreed(f"This removes {state} jobs of {queue}{old}{most}; {many} are {state} now.", yes=yes)
     _swept(place, queue, lambda q: q.clean(State(state), older_than=older_than, limit=limit), as_json=as_json)
 
 
 @click.command()
 @queue_argument
-@click.option("--force", is_flag=True, help="Even while jobs run.")
+@click.option("--force", is_flag=True, help="Remove it even while jobs are running.")
 @yes_option
 @store_options
 @json_option
 def obliterate(*, queue: str, force: bool, yes: bool, place: StoreOption, as_json: bool) -> None:
-    """Remove QUEUE with everything in it: its jobs, run records, events and settings."""
+    """Remove QUEUE and everything in it: its jobs, run records, events and settings."""
     counts = _counts(place, queue)
     many = sum(counts.of(state) for state in State)
-    agreed(f"This removes {queue} with {_jobs(many)}, {counts.active} of them running, and its history.", yes=yes)
+    agreed(f"This removes {queue} and its history, with {_jobs(many)} ({counts.active} running).", yes=yes)
     _swept(place, queue, lambda q: q.obliterate(force=force), as_json=as_json)
 
 

@@ -167,7 +167,7 @@ class Lines:
 def json_option(fn: Callable[..., T]) -> Callable[..., T]:
     """Give a command `--json`, as its argument `as_json`."""
 
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document a line.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON Lines.")
     @functools.wraps(fn)
     def command(**rest: Any) -> T:
         return fn(**rest)
@@ -247,7 +247,7 @@ def duration(written: str) -> float:
     """`90`, `1.5s`, `10m`, `2h`, `7d`: seconds, where no unit is given."""
     seconds = seconds_written(written)
     if seconds is None:
-        raise click.BadParameter(f"{written!r} is not a time such as 90, 1.5s, 10m, 2h or 7d")
+        raise click.BadParameter(f"invalid duration {written!r}; expected 90, 1.5s, 10m, 2h, 7d or the like")
     return seconds
 
 

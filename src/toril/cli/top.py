@@ -43,14 +43,14 @@ class Frame:
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print it once, and end.")
-@click.option("--every", type=duration, default="2s", show_default=True, help="How often to look.")
+@click.option("--once", is_flag=True, help="Print once and exit.")
+@click.option("--every", type=duration, default="2s", show_default=True, help="How often to refresh.")
 @store_options
 @json_option
 def top(*, once: bool, every: float, place: StoreOption, as_json: bool) -> None:
-    """Watch the fleet: queues, how fast they go and how long jobs wait, and workers with what they run. q ends it."""
+    """Watch queues and workers live: throughput, waiting times and running jobs. Press q to quit."""
     if not 0.5 <= every <= 60:
-        raise click.BadParameter("look every 0.5s to 60s", param_hint="--every")
+        raise click.BadParameter("must be from 0.5s to 60s", param_hint="--every")
     if as_json:
         click.echo(on_a_line(on_store(place, _document)))
     elif once or not _is_terminal():
@@ -86,7 +86,7 @@ async def _watch(app: App, every: float) -> None:
     with _keys() as pressed, Live(console=out, screen=True, auto_refresh=False) as live:
         while True:
             body = drawn(frame, out.width, out.height - 1)
-            live.update(Group(body, Text(trouble or "q ends it", "red" if trouble else "dim")), refresh=True)
+            live.update(Group(body, Text(trouble or "q to quit", "red" if trouble else "dim")), refresh=True)
             if await _quits(pressed, every):
                 return
             try:
@@ -135,7 +135,7 @@ def drawn(frame: Frame, width: int, height: int = 1000) -> RenderableType:
     left_out = [(len(found.queues) - len(queues), "queues"), (len(found.workers) - len(workers), "workers")]
     rest = ", ".join(f"{many} more {what}" for many, what in left_out if many)
     parts: list[RenderableType] = [_head(found, width), _queues(queues, width), Text("")]
-    parts.append(_workers(workers, frame.running, found.now) if workers else Text("no worker is alive", "red"))
+    parts.append(_workers(workers, frame.running, found.now) if workers else Text("no live workers", "red"))
     return Group(*parts, *([Text(f"and {rest}", "dim")] if rest else []))
 
 
@@ -189,7 +189,7 @@ def _queues(queues: Sequence[QueueOverview], width: int) -> Table:
 
 
 def _workers(workers: Sequence[WorkerRecord], running: Mapping[str, Sequence[str]], now: datetime) -> Table:
-    table = _table("worker", "running", "seen", last="what it runs")
+    table = _table("worker", "running", "seen", last="jobs")
     for each in workers:
         names = plain(", ".join(sorted(set(running.get(each.id, ()))))) or plain(", ".join(each.queues))
         label = Text(plain(each.id))

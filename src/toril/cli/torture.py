@@ -27,25 +27,31 @@ _STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command()
-@click.option("--seed", type=int, help="What the jobs and the faults are drawn from. [default: another each time]")
+@click.option("--seed", type=int, help="Seed of the jobs and the faults. [default: random]")
 @click.option(
     "--url",
     default="sqlite",
     show_default=True,
     metavar="URL",
-    help="The store; or redis or sqlite, for one of its own, whose server fails too.",
+    help="Store URL; or redis or sqlite, to start a store of its own and make its server fail too.",
 )
 @click.option("--jobs", type=click.IntRange(1, 10_000_000), default=3000, show_default=True)
-@click.option("--minutes", type=click.FloatRange(0.05, 10_000), default=1.0, show_default=True, help="Of faults.")
-@click.option("--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Places for processes.")
-@click.option("--lease", type=click.FloatRange(0.5, 600), default=2.0, show_default=True, help="Seconds.")
 @click.option(
-    "--every", type=click.FloatRange(0.05, 600), default=0.8, show_default=True, help="Seconds from fault to fault."
+    "--minutes", type=click.FloatRange(0.05, 10_000), default=1.0, show_default=True, help="Minutes of faults."
 )
-@click.option("--own-disk", is_flag=True, help="With --url sqlite, as root: a disk that fills up and loses its power.")
-@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there, as JSON.")
-@click.option("--keep", is_flag=True, help="Keep the ledgers of the processes, also if all went well.")
-@click.option("--dry-run", is_flag=True, help="Only print the faults that the seed stands for.")
+@click.option("--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Number of worker processes.")
+@click.option(
+    "--lease", type=click.FloatRange(0.5, 600), default=2.0, show_default=True, help="Lease of the jobs, in seconds."
+)
+@click.option(
+    "--every", type=click.FloatRange(0.05, 600), default=0.8, show_default=True, help="Seconds between faults."
+)
+@click.option("--own-disk", is_flag=True, help="With --url sqlite, as root: use a disk that fills up and loses power.")
+@click.option(
+    "--report", type=click.Path(dir_okay=False, path_type=Path), help="Write all results to this file, as JSON."
+)
+@click.option("--keep", is_flag=True, help="Keep the ledgers of the processes even if all went well.")
+@click.option("--dry-run", is_flag=True, help="Only print the faults that the seed produces.")
 @json_option
 def torture(
     *,
@@ -62,15 +68,15 @@ def torture(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Run jobs in real processes while they are killed, stopped and cut off, and count what was lost.
+    """Run jobs in real processes that are killed, frozen and disconnected, and count the jobs lost.
 
-    Uses queues of its own in the store, and removes them. Only a store that it starts itself is killed. Ends with 0 if
-    every promise was kept, with 1 if one was broken. A signal ends it early, and nothing of it is left.
+    It uses queues of its own in the store and removes them afterwards. It only kills a store that it started itself.
+    Exits with 0 if every promise was kept, with 1 if one was broken. A signal ends it early and leaves nothing behind.
     """
     if own_disk and url != "sqlite":
-        raise click.UsageError("--own-disk belongs to --url sqlite")
+        raise click.UsageError("--own-disk needs --url sqlite")
     if is_in_memory(url):
-        raise click.UsageError("memory:// is a store within one process, which does not outlive it")
+        raise click.UsageError("memory:// is private to one process and does not outlive it: use sqlite:// or redis://")
     folder = Path(tempfile.mkdtemp(prefix="toril-torture-"))
     tag = SYSTEM.unique()[:8]
     drawn = int(SYSTEM.random() * 1_000_000) if seed is None else seed

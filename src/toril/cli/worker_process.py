@@ -105,8 +105,8 @@ def main(orders: str, descriptors: str) -> int:
 def _check_shared(app: App, processes: int) -> None:
     if processes > 1 and app.services.in_memory:
         raise click.UsageError(
-            f"--processes {processes} needs a store that processes share, and memory:// belongs to one process: "
-            "use sqlite:// or redis://, or one process"
+            f"--processes {processes} needs a store that processes can share, and memory:// is private to one process: "
+            "use sqlite:// or redis://, or --processes 1"
         )
 
 
@@ -132,8 +132,8 @@ def _failed(error: BaseException, under: SupervisorLink) -> int:
     if isinstance(error, TorilError):
         under.tell(failed=[1, str(error)])
     else:
-        _log.error("the app could not be run", exc_info=error)
-        under.tell(failed=[1, f"the app could not be run: {type(error).__name__}: {error}"])
+        _log.error("the app failed", exc_info=error)
+        under.tell(failed=[1, f"the app failed: {type(error).__name__}: {error}"])
     return 1
 
 
@@ -163,7 +163,7 @@ def _leave(code: int) -> NoReturn:
         pid = os.getpid()
         left = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
         if left:
-            _log.warning("processes that handlers have started are still there: %s", ", ".join(left))
+            _log.warning("processes started by handlers are still running: %s", ", ".join(left))
     timer = threading.Timer(_MOMENT, _end, (code,))
     timer.daemon = True
     timer.start()
@@ -172,7 +172,7 @@ def _leave(code: int) -> NoReturn:
 
 def _end(code: int) -> NoReturn:
     alive = [thread.name for thread in threading.enumerate() if not thread.daemon and thread.name != "MainThread"]
-    _log.warning("threads that handlers have started do not end: %s; exiting without them", ", ".join(alive))
+    _log.warning("threads started by handlers are still running: %s; exiting without them", ", ".join(alive))
     os._exit(code)
 
 

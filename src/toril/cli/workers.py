@@ -20,7 +20,7 @@ _COLUMNS: Final = [
     Column("host", 6),
     Column("pid", 4, numbers=True),
     Column("running", 1),
-    Column("told", 1),
+    Column("command", 1),
     Column("started", 5),
     Column("seen", 2),
     Column("version", 7),
@@ -34,12 +34,12 @@ _JOB_COLUMNS: Final = [Column("queue"), Column("id"), Column("name", 1), Column(
 @json_option
 @click.pass_context
 def workers(ctx: click.Context, *, place: StoreOption, as_json: bool) -> None:
-    """List the workers that are alive; or the jobs of one, or tell it to be quiet or to stop."""
+    """List live workers; list the jobs of one, quiet it or stop it."""
     if ctx.invoked_subcommand is not None:
         refuse_early_options(ctx)
         return
     found = on_store(place, _documents)
-    show(Lines(found, _COLUMNS, _row, "No worker is alive. Start one with: toril run MODULE:APP"), as_json=as_json)
+    show(Lines(found, _COLUMNS, _row, "No live workers. Start one with: toril run MODULE:APP"), as_json=as_json)
 
 
 @workers.command()
@@ -47,9 +47,9 @@ def workers(ctx: click.Context, *, place: StoreOption, as_json: bool) -> None:
 @store_options
 @json_option
 def jobs(*, name: str, place: StoreOption, as_json: bool) -> None:
-    """List the jobs that the worker NAME runs, or ran when it died."""
+    """List the jobs that worker NAME is running, or was running when it died."""
     running = on_store(place, partial(_jobs, worker=name))
-    show(Lines(running, _JOB_COLUMNS, _job_row, f"{name} runs no jobs."), as_json=as_json)
+    show(Lines(running, _JOB_COLUMNS, _job_row, f"{name} has no running jobs."), as_json=as_json)
 
 
 @workers.command()
@@ -57,9 +57,9 @@ def jobs(*, name: str, place: StoreOption, as_json: bool) -> None:
 @store_options
 @json_option
 def quiet(*, name: str, place: StoreOption, as_json: bool) -> None:
-    """Have the worker NAME claim nothing more; what it runs goes on."""
+    """Stop worker NAME taking new jobs; running jobs finish."""
     on_store(place, partial(App.quiet_worker, worker=name))
-    _tell(name, "quiet", "was told to claim nothing more", as_json=as_json)
+    _tell(name, "quiet", "was asked to claim no more jobs", as_json=as_json)
 
 
 @workers.command()
@@ -67,9 +67,9 @@ def quiet(*, name: str, place: StoreOption, as_json: bool) -> None:
 @store_options
 @json_option
 def stop(*, name: str, place: StoreOption, as_json: bool) -> None:
-    """Have the worker NAME drain and end; its supervisor does not start it anew."""
+    """Stop worker NAME once its running jobs finish; its supervisor does not restart it."""
     on_store(place, partial(App.stop_worker, worker=name))
-    _tell(name, "stop", "was told to drain and end", as_json=as_json)
+    _tell(name, "stop", "was asked to finish its jobs and stop", as_json=as_json)
 
 
 def _tell(name: str, order: str, what: str, *, as_json: bool) -> None:

@@ -60,5 +60,5 @@ class Breakers:
         return known
 
     def _tell(self, key: str, state: CircuitState) -> None:
-        event = WorkerEvent(error=f"{key} is {state}, by hand", detail={"key": key, "state": state.value})
+        event = WorkerEvent(error=f"{key} is {state}, set manually", detail={"key": key, "state": state.value})
         self._services.events.emit("breaker", event)

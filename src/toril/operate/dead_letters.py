@@ -53,7 +53,7 @@ async def replay_job(queue: Queue, job_id: str) -> None:
     """Run the job of a dead letter again; an error says why that cannot be."""
     replayed = await of_queue(queue).replay(letter_id(queue.name, job_id))
     for reason in replayed.invalid.values():
-        raise InvalidPayload(f"job {job_id!r} cannot be retried as it is: {reason}")
+        raise InvalidPayload(f"job {job_id!r} cannot be retried: {reason}")
     for refused in replayed.refused:
         if refused.state is None:
             raise NotFound(f"there is no job {preview(job_id)} in queue {queue.name!r}")
@@ -287,7 +287,7 @@ class DeadLetters:
         try:
             data = edit(old)
         except Exception as error:
-            raise UsageError(f"edit raised {error!r}; mend it, and replay this letter again") from error
+            raise UsageError(f"edit raised {error!r}; fix it and replay this dead letter again") from error
         text = encode(data) if queue is None else queue.handlers.encode(letter.name, data)
         return Replay(letter.id, text, attempts, backoff)
 

@@ -137,7 +137,7 @@ class Doctor:
                 if await self._is_idle(view):
                     found.append(_of_schedule(view))
             except InvalidOption as error:  # times that another program has set, and that make no sense
-                subject, place = f"schedule {view.schedule.id!r} makes no sense: {error}", f"schedules of {queue}"
+                subject, place = f"schedule {view.schedule.id!r} is invalid: {error}", f"schedules of {queue}"
                 found.append(Fault(kind=FaultKind.FOREIGN, queue=queue, subject=subject, place=place))
         return tuple(found), page.cursor
 

@@ -72,5 +72,5 @@ def _changed(before: GroupLimits, given: GroupOptions) -> GroupLimits:
     now: dict[str, Any] = {name: getattr(before, name) for name in GroupOptions.__annotations__}
     for name in given:
         if name not in now:
-            raise TypeError(f"{name!r} is no limit of a group; known are {', '.join(now)}")
+            raise TypeError(f"{name!r} is not a group limit; expected one of {', '.join(now)}")
     return GroupLimits(**(now | dict(given)))

@@ -35,9 +35,7 @@ _RESIGN: Final = 0.5  # seconds
 def check_electable(url: str) -> None:
     """Whether there can be others to elect a leader among."""
     if is_in_memory(url):
-        raise InvalidOption(
-            "a store in memory belongs to one process, which needs no leader; use sqlite:// or redis://"
-        )
+        raise InvalidOption("memory:// is private to one process, which needs no reaper; use sqlite:// or redis://")
 
 
 class Election:

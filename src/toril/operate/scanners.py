@@ -63,7 +63,7 @@ class Scanner:
 
     def _summary(self, counts: Mapping[str, int], *, dry: bool) -> str:
         if dry:
-            return f"{counts['found']} would be reset (a dry run)"
+            return f"{counts['found']} would be reset (dry run)"
         return ", ".join(f"{number} {word}" for word, number in counts.items() if number or word == "found")
 
 
@@ -87,7 +87,7 @@ class Scanners:
     ) -> Scanner:
         """See `App.scanner`."""
         if check_label("a scanner's name", name) in self._declared:
-            raise UsageError(f"scanner {name!r} is declared already; names are unique")
+            raise UsageError(f"scanner {name!r} is already declared; choose another name")
         made = Scanner(
             name=name,
             find=function("find", find),
@@ -147,4 +147,4 @@ async def _each(found: Any) -> AsyncIterator[Any]:
         for each in found:
             yield each
     else:
-        raise TypeError(f"find must return what it found, one after another, not {preview(found)}")
+        raise TypeError(f"find must return an iterable of what it found, not {preview(found)}")

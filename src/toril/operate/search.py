@@ -244,4 +244,4 @@ def as_state(state: object) -> State:
         return State(str(state))
     except ValueError:
         known = ", ".join(State)
-        raise InvalidOption(f"a state is one of {known}, not {preview(state)}") from None
+        raise InvalidOption(f"a state must be one of {known}, not {preview(state)}") from None

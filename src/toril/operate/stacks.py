@@ -18,17 +18,17 @@ async def asked_stack(store: Store, job: JobRow, patience: int) -> JobStack:
     worker, request = job.worker or "", StackRequest.of(JobRef(job.queue, job.id))
     asked_at = (await store.health()).now
     if not await store.signal(worker, request):
-        raise WrongState(f"worker {preview(worker)} of job {preview(job.id)} gives no sign of life: it may have died")
+        raise WrongState(f"worker {preview(worker)} of job {preview(job.id)} sends no heartbeats: it may have died")
     until = SYSTEM.monotonic() + patience / 1000
     while True:
         views = [view for view in await store.workers(job.queue) if view.id == worker and request in view.stacks]
         if views and views[0].seen_at >= asked_at:
             break
         if SYSTEM.monotonic() > until:
-            reason = "its event loop may be blocked, and no supervisor speaks for it"
+            reason = "its event loop may be blocked, and it has no supervisor to answer for it"
             raise WrongState(f"worker {preview(worker)} does not answer: {reason}")
         await SYSTEM.sleep(_LOOK)
     text = views[0].stacks[request]
     if not text:
-        raise WrongState(f"job {preview(job.id)} does not run on worker {preview(worker)} any more")
+        raise WrongState(f"job {preview(job.id)} no longer runs on worker {preview(worker)}")
     return JobStack(queue=job.queue, id=job.id, worker=worker, text=text, silent=views[0].silent / 1000)

@@ -132,7 +132,7 @@ class Transfer:
     async def _meet(self) -> None:
         self._from, self._to = await self._source.transfers.store_id(), await self._target.transfers.store_id()
         if self._from == self._to:
-            raise InvalidOption("both ends are the same store: there is nothing to move")
+            raise InvalidOption("FROM and TO are the same store: there is nothing to move")
 
     async def _take_back(self) -> None:
         """What the target has on its way to the source, from a move the other way that was broken off."""
@@ -182,8 +182,8 @@ class Transfer:
         """A later load has arrived: another mover is ahead of this one; or the source has forgotten that it sent it."""
         if self._stale is not None and (self._stale.number, self._stale.mark) == (load.number, load.mark):
             raise WrongState(
-                f"the target has had a later load than number {load.number} from this source, which seems to have been "
-                "put back from an older copy: what it holds may be in the target already"
+                f"the target has received a later batch than number {load.number} from this source, which seems to "
+                "have been restored from an older copy: its contents may already be in the target"
             )
         self._stale = load
 
@@ -221,8 +221,8 @@ class Transfer:
     def _still_waits(self, last: float) -> None:
         if not self.moving.running and self._clock.monotonic() - last > _PATIENCE:
             raise WrongState(
-                f"{self.moving.left} jobs cannot leave the source, though none runs: look it over with toril doctor, "
-                "and move again"
+                f"{self.moving.left} jobs cannot leave the source although none is running: check it with toril "
+                "doctor, then move again"
             )
 
     async def _clashes(self) -> AsyncIterator[JobRef]:
@@ -264,6 +264,6 @@ def _clash(refs: tuple[JobRef, ...]) -> WrongState:
     some = ", ".join(f"{ref.id!r} of queue {ref.queue!r}" for ref in refs[:_SHOWN])
     more = f" and {len(refs) - _SHOWN} more" if len(refs) > _SHOWN else ""
     return WrongState(
-        f"both stores have a job {some}{more}, or its dead letter, and they are not the same: remove or finish the "
-        "target's (toril job remove QUEUE ID --url TARGET), then move again; nothing of this load was stored"
+        f"both stores have a job {some}{more}, or its dead letter, and they differ: remove or finish the one in the "
+        "target (toril job remove QUEUE ID --url TARGET), then move again; nothing from this batch was stored"
     )

@@ -101,7 +101,7 @@ async def _remembered(queue: "Queue", job_id: str) -> Explanation:
                 part: Part = "result" if ending is RunStatus.COMPLETED else "error"
                 seen = queue.services.redaction.text(run.text, part, queue.name, run.name)
                 return ended(replace(run, text=redacted(seen or "")))
-    raise NotFound(f"there is no job {preview(job_id)} in queue {queue.name!r}, and nothing is remembered of one")
+    raise NotFound(f"there is no job {preview(job_id)} in queue {queue.name!r}, and no run record of one")
 
 
 def why(
@@ -119,7 +119,7 @@ def why(
             return _running(row, blockers)
         case State.COMPLETED:
             return Explanation(
-                "completed", f"It completed {_at(row.finished_at)}.", {"finished_at": moment(row.finished_at)}
+                "completed", f"It completed at {_at(row.finished_at)}.", {"finished_at": moment(row.finished_at)}
             )
         case State.FAILED:
             return failed(row)
@@ -143,7 +143,7 @@ def why(
 
 def failed(row: JobRow) -> Explanation:
     """A job that has failed, and is kept in its queue or is a dead letter."""
-    failure = row.failure or Failure("no reason is known")
+    failure = row.failure or Failure("the reason is unknown")
     facts = {
         "finished_at": moment(row.finished_at),
         "error": failure.reason,
@@ -151,8 +151,8 @@ def failed(row: JobRow) -> Explanation:
     }
     reason, what = ("cancelled", "was cancelled") if row.ending is RunStatus.CANCELLED else ("failed", "failed")
     if row.dead_letter is None:
-        return Explanation(reason, f"It {what} {_at(row.finished_at)}: {failure.reason}", facts)
-    sentence = f"It failed {_at(row.finished_at)} {_tried(row)} and is a dead letter: {failure.reason}"
+        return Explanation(reason, f"It {what} at {_at(row.finished_at)}: {failure.reason}", facts)
+    sentence = f"It failed at {_at(row.finished_at)} {_tried(row)} and is a dead letter: {failure.reason}"
     return Explanation("dead_letter", sentence, facts | {"dead_letter": row.dead_letter})
 
 
@@ -167,9 +167,9 @@ def _tried(row: JobRow) -> str:
 def ended(run: RunRow) -> Explanation:
     """A job of which only the run record is left."""
     facts = {"finished_at": moment(run.finished_at), "cause": run.cause.value, "text": run.text}
-    sentence = f"It {_ENDED.get(run.cause, 'failed')} {_at(run.finished_at)} and was not kept."
+    sentence = f"It {_ENDED.get(run.cause, 'failed')} at {_at(run.finished_at)} and is no longer stored."
     if run.ending is not RunStatus.COMPLETED and run.text:
-        sentence += f" The reason: {run.text}"
+        sentence += f" Reason: {run.text}"
     return Explanation("ended", sentence, facts)
 
 
@@ -178,11 +178,9 @@ def _waiting_for_children(blockers: JobBlockers) -> Explanation:
     named = [str(ref) for ref in family.first_open]
     facts = {"open": family.open, "children": family.total, "waiting_for": named}
     if not family.total:
-        return Explanation(
-            "waiting_children", "It waits for children, and the rest of its flow is not stored yet.", facts
-        )
+        return Explanation("waiting_children", "It is waiting for children: its flow is still being added.", facts)
     dots = ", …" if family.open > len(named) else ""
-    sentence = f"It waits for {family.open} of {family.total} children: {', '.join(named)}{dots}."
+    sentence = f"It is waiting for {family.open} of {family.total} children: {', '.join(named)}{dots}."
     return Explanation("waiting_children", sentence, facts)
 
 
@@ -191,10 +189,12 @@ def _running(row: JobRow, blockers: JobBlockers) -> Explanation:
     facts = {"worker": row.worker, "started_at": started, "deadline": deadline}
     if row.deadline is not None and row.deadline <= blockers.now:
         return Explanation(
-            "lease_over", f"Its worker {row.worker} is lost; it will be taken back within moments.", facts
+            "lease_over", f"Its worker {row.worker} is lost; it will be recovered within moments.", facts
         )
     if row.cancelling is not None:
-        return Explanation("cancelling", f"It runs on {row.worker} and was asked to stop: {row.cancelling}", facts)
+        return Explanation(
+            "cancelling", f"It is running on {row.worker} and was asked to stop: {row.cancelling}", facts
+        )
     since = f"It has been running on {row.worker} since {_at(row.started_at)}"
     if blockers.alone:
         return Explanation("running_alone", f"{since}, alone because its worker died{_cause(row)}.", facts)
@@ -210,9 +210,11 @@ def _alone(row: JobRow, blockers: JobBlockers) -> Explanation | None:
     if not blockers.alone:
         return None
     facts = {"ahead": blockers.ahead, "stalls": row.stalls, "cause": row.stall_cause}
-    sentence = f"It runs alone because its worker died{_cause(row)}: it waits for a process that runs nothing else"
+    sentence = (
+        f"It must run alone because its worker died{_cause(row)}: it is waiting for a process that runs nothing else"
+    )
     if blockers.ahead:
-        sentence += f", behind {blockers.ahead} {'job' if blockers.ahead == 1 else 'jobs'} of that kind"
+        sentence += f", behind {blockers.ahead} such {'job' if blockers.ahead == 1 else 'jobs'}"
     return Explanation("alone", f"{sentence}.", facts)
 
 
@@ -231,9 +233,9 @@ def _without_handler(row: JobRow, known: frozenset[str] | None, now: int) -> Exp
     if known is None or row.name in known or (waits and not row.starts):
         return None
     facts = {"queue": row.queue, "name": row.name, "handlers": sorted(known), "due_at": moment(row.due)}
-    sentence = f"No living worker of Toril has a handler for {row.name!r} in queue {row.queue}."
+    sentence = f"No live Toril worker has a handler for {row.name!r} in queue {row.queue}."
     if waits:
-        sentence += f" It is offered again {_at(row.due)}."
+        sentence += f" It will be offered again at {_at(row.due)}."
     return Explanation("no_handler", sentence, facts)
 
 
@@ -250,12 +252,12 @@ def _cut_off(row: JobRow, circuit: CircuitRow | None, now: int) -> Explanation |
         "circuit": circuit.key, "state": state.value, "till": moment(circuit.till), "due_at": moment(row.due),
     }  # fmt: skip
     if state is CircuitState.OPEN and till > now:
-        sentence = f"The circuit of {circuit.key} is open until {_at(till)}, for {_seconds(till - now)}."
+        sentence = f"The circuit of {circuit.key} is open until {_at(till)} ({_seconds(till - now)} left)."
         return Explanation("circuit", sentence, facts)
     if state is CircuitState.HALF_OPEN:
         most = terms.probes
         sentence = (
-            f"The circuit of {circuit.key} is half-open: {most} {'job tries' if most == 1 else 'jobs try'} it first."
+            f"The circuit of {circuit.key} is half-open: {most} {'job probes' if most == 1 else 'jobs probe'} it first."
         )
         return Explanation("circuit", sentence, facts)
     return None
@@ -273,18 +275,18 @@ def _shut(
     if settings.paused:
         return Explanation("paused", f"Queue {queue.name} is paused.", {"queue": queue.name})
     if not workers:
-        return Explanation("no_worker", f"No worker of Toril serves queue {queue.name}.", {"queue": queue.name})
+        return Explanation("no_worker", f"No Toril worker serves queue {queue.name}.", {"queue": queue.name})
     if unfit := _claims_nothing(queue.name, workers) or _without_handler(row, known, now):
         return unfit
     if settings.concurrency is not None and queue.counts.active >= settings.concurrency:
         held = ", ".join(blockers.running)
         facts = {"concurrency": settings.concurrency, "running": list(blockers.running), "ahead": blockers.ahead}
         return Explanation(
-            "concurrency", f"Queue {queue.name} runs {settings.concurrency} at once, held by {held}.", facts
+            "concurrency", f"Queue {queue.name} is at its limit of {settings.concurrency} running: {held}.", facts
         )
     till = max(settings.held_till or 0, blockers.rate_till or 0)
     if till > now:
-        sentence = f"Queue {queue.name} is rate limited until {_at(till)}, for {_seconds(till - now)}."
+        sentence = f"Queue {queue.name} is rate limited until {_at(till)} ({_seconds(till - now)} left)."
         return Explanation("rate", sentence, {"till": moment(till), "ahead": blockers.ahead})
     return None
 
@@ -298,8 +300,8 @@ def _claims_nothing(queue: str, workers: Sequence[WorkerRow]) -> Explanation | N
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     facts = {"queue": queue, "workers": names}
     if all(worker.orders for worker in workers):
-        return Explanation("quiet", f"All workers of queue {queue} were told to claim nothing more: {shown}.", facts)
-    sentence = f"The workers of queue {queue} start nothing until a job that has stalled has run alone: {shown}."
+        return Explanation("quiet", f"All workers of queue {queue} were told to claim no more jobs: {shown}.", facts)
+    sentence = f"The workers of queue {queue} start no jobs until a stalled job has run alone: {shown}."
     return Explanation("isolated", sentence, facts)
 
 
@@ -316,23 +318,23 @@ def _held_up(queue: QueueSummary, blockers: JobBlockers) -> Explanation | None:
         return Explanation("group_paused", f"{name} is paused.", facts)
     if limits.concurrency is not None and len(group.holders) >= min(limits.concurrency, 10):
         held = ", ".join(group.holders)
-        return Explanation("group_limit", f"{name} runs {limits.concurrency} at once, held by {held}.", facts)
+        return Explanation("group_limit", f"{name} is at its limit of {limits.concurrency} running: {held}.", facts)
     if group.till is not None and group.till > blockers.now:
-        wait = f"until {_at(group.till)}, for {_seconds(group.till - blockers.now)}"
+        wait = f"until {_at(group.till)} ({_seconds(group.till - blockers.now)} left)"
         return Explanation("group_rate", f"{name} is rate limited {wait}.", facts)
     behind = f", behind {group.ahead} of its own jobs" if group.ahead else ""
-    return Explanation("group_turn", f"It waits for the turn of group {group.name}{behind}.", facts)
+    return Explanation("group_turn", f"It is waiting for group {group.name}'s turn{behind}.", facts)
 
 
 def _in_line(blockers: JobBlockers) -> Explanation:
     facts = {"ahead": blockers.ahead, "running": list(blockers.running)}
     if not blockers.ahead:
-        return Explanation("next", "It is the next to start, as soon as a worker has a free slot.", facts)
+        return Explanation("next", "It is next to start, as soon as a worker has a free slot.", facts)
     return Explanation("behind", f"It is behind {blockers.ahead} {'job' if blockers.ahead == 1 else 'jobs'}.", facts)
 
 
 def _at(ms: int | None) -> str:
-    return "at an unknown time" if ms is None else f"{moment(ms):%Y-%m-%d %H:%M:%S} UTC"
+    return "an unknown time" if ms is None else f"{moment(ms):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _seconds(ms: int) -> str:

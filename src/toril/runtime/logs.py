@@ -64,11 +64,11 @@ def _failed(event: JobEvent) -> str:
     if event.max_attempts is None:  # it was never started
         return "job failed"
     exhausted = event.attempt >= event.max_attempts
-    return f"{_failure(event)}, {'exhausted retries' if exhausted else 'will not be tried again'}"
+    return f"{_failure(event)}, {'exhausted retries' if exhausted else 'will not be retried'}"
 
 
 def _retrying(event: JobEvent) -> str:
-    return f"{_failure(event)}, will be tried again"
+    return f"{_failure(event)}, will be retried"
 
 
 def _failure(event: JobEvent) -> str:
@@ -80,7 +80,7 @@ def _stalled(event: JobEvent) -> str | None:
 
 
 def _stalled_out(event: JobEvent) -> str | None:
-    return "job failed: its worker was lost once too often" if event.error == STALLED_OUT else None
+    return "job failed: its worker was lost too often" if event.error == STALLED_OUT else None
 
 
 # The level, and the words: a text, or what makes one of the event, and None where there is nothing to say.
@@ -92,14 +92,14 @@ _LINES: Final[dict[EventName, _Line]] = {
     "failed": (logging.ERROR, _failed),
     "retrying": (logging.WARNING, _retrying),
     "snoozed": (logging.INFO, "job snoozed"),
-    "released": (logging.INFO, "job given back"),
-    "parked": (logging.INFO, "job waits for its children"),
-    "cancelled": (logging.INFO, "job cancelled gracefully"),
-    "expired": (logging.WARNING, "job expired before it was started"),
+    "released": (logging.INFO, "job released"),
+    "parked": (logging.INFO, "job waiting for its children"),
+    "cancelled": (logging.INFO, "job cancelled"),
+    "expired": (logging.WARNING, "job expired before it started"),
     "progress": (logging.DEBUG, "job progress"),
     "lease_lost": (logging.WARNING, "job lost: its lease ran out"),
     "stalled": (logging.WARNING, _stalled),
-    "stuck": (logging.WARNING, "job does not stop; its slot is given up"),
+    "stuck": (logging.WARNING, "job does not stop; giving up its slot"),
     "drained": (logging.DEBUG, "queue drained"),
     "paused": (logging.INFO, "queue paused"),
     "resumed": (logging.INFO, "queue resumed"),
@@ -107,8 +107,8 @@ _LINES: Final[dict[EventName, _Line]] = {
     "worker_started": (logging.INFO, "worker started"),
     "worker_stopped": (logging.INFO, "worker stopped"),
     "breaker": (logging.WARNING, "circuit breaker changed"),
-    "leadership_acquired": (logging.INFO, "leads the recovery"),
-    "leadership_lost": (logging.INFO, "leads the recovery no more"),
+    "leadership_acquired": (logging.INFO, "became recovery leader"),
+    "leadership_lost": (logging.INFO, "stepped down as recovery leader"),
     "repaired": (logging.WARNING, "store repaired"),
     "error": (logging.ERROR, "worker error"),
 }
@@ -143,7 +143,7 @@ class Outages:
         if self.pass_on is not None:
             self.pass_on(None)
         else:
-            log.warning("the store answers again, after %.1f s", seconds)
+            log.warning("the store answers again after %.1f s", seconds)
 
 
 outages: Final = Outages()

@@ -60,7 +60,7 @@ class Portal:
             future.cancel()
             raise
         except concurrent.futures.CancelledError:
-            raise Closed("the app was closed while this call waited for its answer") from None
+            raise Closed("the app was closed while this call was waiting") from None
 
     def close(self) -> None:
         """Close the store and end the thread. Closing twice is fine."""
@@ -103,4 +103,4 @@ def refuse_in_a_loop(coroutine: Coroutine[Any, Any, Any]) -> None:
     except RuntimeError:
         return
     coroutine.close()
-    raise UsageError("this call blocks, and an event loop is running here: use `await queue.…` without `.sync`")
+    raise UsageError("this call would block the running event loop: use `await queue.…` without `.sync`")

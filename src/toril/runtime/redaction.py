@@ -43,7 +43,7 @@ class Redaction:
 
     def __init__(self, redact: Redact | None = None) -> None:
         if redact is not None and not callable(redact):
-            raise InvalidOption(f"redact must be a function of a value and its sight, not {preview(redact)}")
+            raise InvalidOption(f"redact must be a function of a value and a RedactionContext, not {preview(redact)}")
         self._redact = redact
         self._named = "" if redact is not None else os.environ.get(VARIABLE, "")
 
@@ -64,7 +64,7 @@ class Redaction:
             found = self._function()(copy.deepcopy(value), RedactionContext(part, queue, name))
             json.dumps(found)  # what cannot be shown would be found out too late
         except Exception:
-            log.exception("redact failed for the %s of a job %r: it is not shown", part, name)
+            log.exception("redact failed for the %s of a %r job: it is not shown", part, name)
             return COVER
         return showable(found)
 

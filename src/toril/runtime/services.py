@@ -122,7 +122,7 @@ class AppServices:
     def using(self, store: Store, clock: Clock) -> Iterator[None]:
         """Use another store and clock for a while, as tests do."""
         if self.users:
-            raise UsageError("the app is open: it can be given another store only before it is opened")
+            raise UsageError("the app is already open: replace its store before opening it")
         before = {name: getattr(self, name) for name in ("engine", "clock", "_caller", "given")}
         self.engine, self.clock, self.given = store, clock, True
         self._caller = _caller(clock, "app")

@@ -91,7 +91,7 @@ class StopSignals:
         while True:
             if not select.select([self._reader], [], [], self._left())[0]:
                 if self._left() == 0:
-                    self._end("the grace is over, and something has not ended")
+                    self._end("the grace period is over, and something is still running")
                 continue
             for byte in os.read(self._reader, 64):
                 if byte == _OVER:
@@ -100,7 +100,7 @@ class StopSignals:
                 if urgency == before:
                     continue
                 if urgency is Urgency.ABORT:
-                    self._end("a third signal came")
+                    self._end("received a third signal")
                 until = SYSTEM.monotonic() + (self._grace + MARGIN if urgency is Urgency.DRAIN else SECOND)
                 self._deadline = until if self._deadline is None else min(self._deadline, until)
                 self._tell_the_loop(urgency)

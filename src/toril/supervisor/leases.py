@@ -55,7 +55,7 @@ class FleetLeases(LeaseKeeper):
         """Log what cannot be read, each entry once."""
         found = {(child.pid, slot, generation) for slot, generation in child.table.unreadable.items()}
         for _ in found - self._reported:
-            log.error("worker process %s holds a lease that the supervisor cannot read, and keeps it itself", child.pid)
+            log.error("worker process %s holds a lease that the supervisor cannot read; it renews it itself", child.pid)
         self._reported = found | {each for each in self._reported if each[0] != child.pid}
 
     def _renewed(self, lease: Lease, held: HeldLease, sent: float) -> None:
@@ -104,10 +104,12 @@ class FleetLeases(LeaseKeeper):
                 return await ask()
             except EngineUnavailable as error:
                 if self._clock.monotonic() + pause > until:
-                    log.warning("jobs could not be given back, and will be when their leases run out: %s", error)
+                    log.warning(
+                        "jobs could not be returned to their queues; they will be when their leases run out: %s", error
+                    )
                     return None
             except TorilError:
-                log.exception("jobs could not be given back")
+                log.exception("jobs could not be returned to their queues")
                 return None
             await self._clock.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

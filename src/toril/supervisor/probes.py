@@ -61,7 +61,7 @@ class HealthMonitor:
         elif now - self._complete > _GONE:
             found.append(f"{len(alive)} of {supervisor.plan.processes} worker processes are ready")
         dead = [child.pid for child in alive if now - child.table.ticked > min(_SLOW, supervisor.plan.hang_timeout)]
-        return found + [f"the loop of worker process {pid} stands still" for pid in dead]
+        return found + [f"the event loop of worker process {pid} is blocked" for pid in dead]
 
     def document(self) -> dict[str, Any]:
         """Everything, for people and dashboards."""
@@ -96,7 +96,7 @@ class HealthMonitor:
     def _dead_pollers(self) -> list[str]:
         """Those that wait to be started again. That is no reason to be not ready: jobs are run all the same."""
         return [
-            f"poller {poller['name']} of worker process {child.pid} died, and will be started again: {poller['error']}"
+            f"poller {poller['name']} of worker process {child.pid} died and will be restarted: {poller['error']}"
             for child in self._supervisor.children.values()
             for poller in child.pollers
             if poller["state"] == "restarting"
@@ -183,12 +183,12 @@ class Probes:
     def _answered(self, head: bytes) -> bytes:
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(words) != 3:
-            return _response(400, _PLAIN, "a request has a method, a path and a version\n")
+            return _response(400, _PLAIN, "bad request: expected a method, a path and a version\n")
         method, path = words[0], words[1].partition("?")[0]
         if path not in ("/livez", "/readyz", "/health"):
-            return _response(404, _PLAIN, "there are /livez, /readyz and /health\n")
+            return _response(404, _PLAIN, "not found; use /livez, /readyz or /health\n")
         if method not in ("GET", "HEAD"):
-            return _response(405, _PLAIN, "only GET\n", allow="GET, HEAD")
+            return _response(405, _PLAIN, "use GET or HEAD\n", allow="GET, HEAD")
         answer = self._probe(path)
         return answer[: answer.index(b"\r\n\r\n") + 4] if method == "HEAD" else answer
 
@@ -199,7 +199,7 @@ class Probes:
         if path == "/readyz":
             return _response(503, _PLAIN, "not ready\n") if problems else _response(200, _PLAIN, "ready\n")
         if not _is_loopback(self._listen.host):
-            return _response(403, _PLAIN, "details are for loopback only\n")
+            return _response(403, _PLAIN, "details are only served on loopback\n")
         text = json.dumps(self._document(), indent=2) + "\n"
         more = (
             {}
@@ -237,11 +237,11 @@ async def serve(supervisor: Supervisor) -> None:
     try:
         port = await probes.start()
     except OSError as error:
-        reason = f"HTTP cannot be served on {listen.host}:{listen.port}: {error.strerror or error}"
+        reason = f"cannot serve HTTP on {listen.host}:{listen.port}: {error.strerror or error}"
         if listen.asked_for:
             supervisor.fail(BootFailure(1, reason))
         else:
-            log.warning("%s; the workers go on without it", reason)
+            log.warning("%s; the workers continue without it", reason)
         return
     log.info("HTTP on %s:%s: /livez, /readyz, /health", listen.host, port)
     watching = create_task(health.watch())

@@ -45,6 +45,6 @@ async def reload(supervisor: Supervisor) -> None:
     while supervisor.plan.reload:
         await SYSTEM.sleep(_LOOK)
         if changed := sources.changed():
-            log.info("%s changed: the worker processes are replaced", ", ".join(sorted(changed)[:3]))
+            log.info("%s changed: replacing the worker processes", ", ".join(sorted(changed)[:3]))
             supervisor.replace()
         sources.know(supervisor.sources, began)

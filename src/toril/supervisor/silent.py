@@ -78,5 +78,7 @@ def _heartbeat(view: WorkerRow, silent: float, answered: dict[str, str]) -> Hear
 async def _stacks(child: ChildProcess, silent: float, clock: Clock) -> str:
     child.ask_for_stacks()
     await clock.sleep(_WRITTEN)
-    heading = f"The event loop of process {child.pid} has not moved for {silent:.0f} s. Its threads, innermost first:\n"
+    heading = (
+        f"The event loop of process {child.pid} has been blocked for {silent:.0f} s. Its threads, innermost first:\n"
+    )
     return (heading + child.stacks())[:MAX_STACKS]

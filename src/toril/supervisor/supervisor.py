@@ -130,7 +130,7 @@ class Supervisor:
         for child in self.children.values():
             child.terminate(urgency)
         if urgency is Urgency.DRAIN:
-            log.info("stopping: running jobs have %g s to end; a second signal does not wait for them", self.plan.grace)
+            log.info("stopping: running jobs have %g s to finish; a second signal skips the wait", self.plan.grace)
             self._clock.later(_STARTING, self._kill_starting)
         self._clock.later(_HURRY if urgency >= Urgency.HURRY else self.plan.grace + _OVERTIME, self._overtime)
 
@@ -168,7 +168,7 @@ class Supervisor:
     async def _listen(self, child: ChildProcess) -> None:
         """Hear what a child says, until it ends. One that can be heard no more, and lives, cannot be looked after: that
         ends the run."""
-        why = "it has closed the connection"
+        why = "it closed the connection"
         try:
             async for message in child.listen():
                 self._received(child, message)
@@ -178,7 +178,7 @@ class Supervisor:
             why = f"{type(error).__name__}: {error}"
         await asyncio.wait([child.died], timeout=_MUTE)
         if not child.died.done() and not (self._stopping.is_set() or child.draining or child.stopping):
-            reason = f"the supervisor no longer hears worker process {child.pid}, which still runs: {why}"
+            reason = f"the supervisor lost contact with worker process {child.pid}, which is still running: {why}"
             log.error("%s; stopping", reason)
             self.fail(BootFailure(1, reason))
 
@@ -193,7 +193,8 @@ class Supervisor:
                 child.ready = True
                 if not self.up.is_set() and sum(each.ready for each in self.regular) == self.plan.processes:
                     self.up.set()
-                    log.info("up: %s worker processes are ready", self.plan.processes)
+                    noun = "worker process" if self.plan.processes == 1 else "worker processes"
+                    log.info("ready: %s %s", self.plan.processes, noun)
             case {"failed": words}:
                 child.failed = BootFailure(*words)
             case {"pollers": statuses}:
@@ -216,10 +217,10 @@ class Supervisor:
         down has not failed. A child that died before anyone `asked` the run to stop does not make that stop unclean."""
         unfit = child.failed is not None or (code > 0 and not child.table.ticked)
         if unfit and not self.up.is_set() and not self._stopping.is_set():
-            self.fail(child.failed or BootFailure(1, f"a worker process could not boot: {exit_text(code)}"))
+            self.fail(child.failed or BootFailure(1, f"a worker process could not start: {exit_text(code)}"))
             return True
         if child.failed is not None and not self._stopping.is_set():
-            log.error("a worker process could not boot: %s", child.failed.text)
+            log.error("a worker process could not start: %s", child.failed.text)
         expected = self._stopping.is_set() or child.leaves or (self.plan.burst and code in (0, 1))
         in_order = code in (0, -signal.SIGTERM) or (child.forced and not child.begun)
         if expected and (asked or not self._stopping.is_set()) and not in_order:
@@ -239,12 +240,12 @@ class Supervisor:
         cause = child.killed or exit_text(code, out_of_memory=code == -signal.SIGKILL and self._oom.grew())
         stopped = (child.draining or child.stopping) and (code >= 0 or child.forced)
         if not stopped and code not in (0, -signal.SIGTERM) and child.failed is None:
-            log.error("worker process %s is gone: %s; %s jobs are given back", child.pid, cause, len(leases))
+            log.error("worker process %s is gone: %s; jobs returned to their queues: %s", child.pid, cause, len(leases))
         if leases and (keeper := await self._keeper_when_open()) is not None:
             try:
                 await self._return(keeper, leases, None if stopped else cause)
             except Exception:  # whatever it is, the other processes need a supervisor
-                log.exception("jobs could not be given back, and will be when their leases run out")
+                log.exception("jobs could not be returned to their queues; they will be when their leases run out")
         if code < 0 or not stopped:
             signing = self._follow(self._sign_off(child))
             self._sign_offs.add(signing)
@@ -325,7 +326,7 @@ class Supervisor:
 
     async def _pause(self, pause: float) -> None:
         if pause > AT_ONCE:
-            log.warning("a worker process is started anew in %.1f s", pause)
+            log.warning("restarting a worker process in %.1f s", pause)
         waits = [asyncio.ensure_future(event.wait()) for event in (self._stopping, self._renewed)]
         await asyncio.wait(waits, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
@@ -346,8 +347,8 @@ class Supervisor:
 
     def _keeping_ended(self, task: "asyncio.Task[Any]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("the supervisor cannot keep leases; stopping", exc_info=error)
-            self.fail(BootFailure(1, f"the supervisor cannot keep leases: {type(error).__name__}: {error}"))
+            log.error("the supervisor cannot renew leases; stopping", exc_info=error)
+            self.fail(BootFailure(1, f"the supervisor cannot renew leases: {type(error).__name__}: {error}"))
 
     async def _keep_leases(self, store: Store) -> None:
         while self.store is None:
@@ -380,19 +381,19 @@ class Supervisor:
             child.draining = True  # so that it is looked at once
             self._follow(self._end_hung(child, silent))
         elif plan.max_jobs is not None and child.table.ended >= plan.max_jobs:
-            log.info("worker process %s has done %s jobs, and is replaced", child.pid, child.table.ended)
+            log.info("replacing worker process %s: it has run %s jobs", child.pid, child.table.ended)
             child.terminate()
         elif plan.max_rss is not None and (child.rss() or 0) > plan.max_rss:
-            log.info("worker process %s has grown to %s bytes, and is replaced", child.pid, child.rss())
+            log.info("replacing worker process %s: it has grown to %s bytes", child.pid, child.rss())
             child.terminate()
 
     async def _end_hung(self, child: ChildProcess, silent: float) -> None:
         child.ask_for_stacks()
         await self._clock.sleep(_STACKS)
-        log.error("worker process %s hangs: its loop has not ticked for %.1f s", child.pid, silent)
+        log.error("worker process %s hangs: its event loop has been blocked for %.1f s", child.pid, silent)
         _log_stacks(child)
         child.draining = False
-        child.kill(f"its process hung: the loop did not tick for {silent:.1f} s")
+        child.kill(f"its process hung: the event loop was blocked for {silent:.1f} s")
 
     def _follow(self, coroutine: Any) -> "asyncio.Task[Any]":
         task = asyncio.create_task(coroutine)
@@ -421,7 +422,11 @@ class Supervisor:
         for child in self.children.values():
             held = [f"{entry.lease.queue}/{entry.lease.id}"[:100] for entry in child.held()]
             jobs = ", ".join([*held[:_SHOWN], *(["…"] if len(held) > _SHOWN else [])]) or "nothing"
-            log.error("worker process %s did not end in time and is killed; given back: %s", child.pid, jobs)
+            log.error(
+                "worker process %s did not stop in time and is killed; jobs returned to their queues: %s",
+                child.pid,
+                jobs,
+            )
         self._kill_all()
 
     def _kill_all(self) -> None:
@@ -455,7 +460,7 @@ class Supervisor:
             child.ask_for_stacks()
         await self._clock.sleep(_STACKS)
         for child in self.children.values():
-            log.error("worker process %s runs %s jobs", child.pid, child.table.running)
+            log.error("worker process %s is running %s jobs", child.pid, child.table.running)
             _log_stacks(child)
 
 

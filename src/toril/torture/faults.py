@@ -78,7 +78,7 @@ class Disk:
 
 async def _made(*command: str) -> None:
     if shutil.which(command[0]) is None or os.name != "posix":
-        raise EngineUnusable(f"a disk of our own needs {command[0]}, which is not here")
+        raise EngineUnusable(f"--own-disk needs {command[0]}, which is not installed")
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
@@ -88,7 +88,7 @@ async def _made(*command: str) -> None:
         await process.wait()  # or nobody would know of what it is about to mount
         raise
     if process.returncode:
-        raise EngineUnusable(f"a disk of our own needs root: {command[0]} says {complaint.decode().strip()!r}")
+        raise EngineUnusable(f"--own-disk needs root: {command[0]} says {complaint.decode().strip()!r}")
 
 
 _CHUNK = 65_536
@@ -113,7 +113,7 @@ class Proxy:
     @property
     def port(self) -> int:
         if self._server is None:
-            raise RuntimeError("the wire has not been laid yet")
+            raise RuntimeError("the proxy has not been started")
         return int(self._server.sockets[0].getsockname()[1])
 
     async def start(self) -> "Proxy":
@@ -242,7 +242,7 @@ class OwnRedis:
     async def start(self) -> None:
         binary = shutil.which("redis-server") or shutil.which("valkey-server")
         if binary is None:
-            raise EngineUnusable("--url redis starts a server of its own, and there is no redis-server on the path")
+            raise EngineUnusable("--url redis starts its own server, but there is no redis-server on the PATH")
         self.folder.mkdir(exist_ok=True)
         self._guard = guard = await asyncio.create_subprocess_exec(
             "sh",

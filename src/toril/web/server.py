@@ -290,11 +290,11 @@ def _refused(supervisor: Supervisor, reason: str) -> None:
     """An address that was asked for and cannot be had fails the boot."""
     listen = supervisor.plan.http
     assert listen is not None  # noqa: S101 - who serves has an address
-    text = f"HTTP cannot be served on {listen.host}:{listen.port}: {reason}"
+    text = f"cannot serve HTTP on {listen.host}:{listen.port}: {reason}"
     if listen.asked_for:
         supervisor.fail(BootFailure(1, text))
     else:
-        log.warning("%s; the workers go on without it", text)
+        log.warning("%s; the workers continue without it", text)
 
 
 def _probes(monitor: HealthMonitor) -> Callable[[str], Response | None]:

@@ -135,8 +135,8 @@ def _completed(entry: RegisteredHandler, result: Any, lease: Lease) -> Completed
 
 
 def _not_kept(entry: RegisteredHandler, why: str, lease: Lease) -> Completed:
-    log.warning("the result of job %s (%s) of queue %s is not kept: %s", lease.id, entry.name, lease.queue, why)
-    return Completed("null", summary=f"the result was not kept: {why}")
+    log.warning("%s/%s (%s) completed, but its result was dropped: %s", lease.queue, lease.id, entry.name, why)
+    return Completed("null", summary=f"the result was dropped: {why}")
 
 
 def _unknown(job: Claimed, rules: AttemptRules) -> Outcome:

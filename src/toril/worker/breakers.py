@@ -85,7 +85,7 @@ class BreakerGate:
         try:
             admission = await self._circuits.admit(key, breaker.terms(), _holder(job), lease=self._queue.options.lease)
         except TorilError as error:
-            log.warning("the circuit %s could not be asked, and job %s runs: %s", key, job.lease.id, error)
+            log.warning("circuit %s could not be checked, so job %s runs: %s", key, job.lease.id, error)
             return False
         match admission:
             case Deferred(wait):
@@ -112,7 +112,7 @@ class BreakerGate:
             try:
                 admission = await self._circuits.admit(key, breaker.terms(), _holder(job), lease=lease)
             except TorilError as error:
-                log.warning("job %s may not count as a probe of the circuit %s: %s", job.lease.id, key, error)
+                log.warning("job %s may not count as a probe of circuit %s: %s", job.lease.id, key, error)
                 continue
             if isinstance(admission, Deferred):  # another probe has found it broken
                 return
@@ -128,7 +128,7 @@ class BreakerGate:
 
     def _put_off(self, breaker: Breaker, key: str, wait: int) -> Snooze:
         late = put_off(wait, breaker.terms(), chance=self._services.clock.random())
-        return Snooze(late / 1000, f"the circuit of {key} is open")
+        return Snooze(late / 1000, f"circuit {key} is open")
 
     async def _record(self, breaker: Breaker, key: str, job: Claimed, sign: CircuitSample, *, probe: bool) -> None:
         counts = sign is CircuitSample.BAD or (sign is CircuitSample.GOOD and breaker.rate is not None)
@@ -137,7 +137,7 @@ class BreakerGate:
         try:
             self._tell(key, await self._circuits.record(key, breaker.terms(), _holder(job), sign))
         except TorilError as error:
-            log.warning("the circuit %s was not told of job %s: %s", key, job.lease.id, error)
+            log.warning("the outcome of job %s was not recorded in circuit %s: %s", job.lease.id, key, error)
 
     def _tell(self, key: str, news: CircuitState | None) -> None:
         if news is not None:

@@ -119,7 +119,7 @@ class AttemptEvents:
 
     def stuck(self, job: Claimed, stack: str) -> None:
         """It was told to stop, and does not."""
-        log.warning("job %s of queue %s was told to stop, and is still here:\n%s", job.lease.id, self._queue, stack)
+        log.warning("job %s of queue %s was asked to stop but is still running:\n%s", job.lease.id, self._queue, stack)
         self._tell("stuck", job, detail=stack)
 
     def lost(self, job: Claimed, duration: int | None = None) -> None:

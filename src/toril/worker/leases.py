@@ -110,7 +110,7 @@ class LeaseKeeper:
             try:
                 await self.renew_due()
             except Exception:  # the table must be kept whatever one round runs into
-                log.exception("keeping leases failed")
+                log.exception("renewing leases failed")
 
     async def renew_due(self) -> None:
         """One round: renew what is due, and give up what could not be renewed in time."""
@@ -131,8 +131,8 @@ class LeaseKeeper:
             self._hung = True
             stack = "".join(traceback.format_stack(sys._current_frames().get(thread)))  # noqa: SLF001 - meant for this
             log.error(
-                "the event loop has been blocked for %g s: the leases of its %s jobs are not renewed any more, and "
-                "other workers can run them. It stands here:\n%s",
+                "the event loop has been blocked for %g s: the leases of its %s jobs are no longer renewed, and other "
+                "workers can run them. It is blocked here:\n%s",
                 timeout,
                 len(self._held),
                 stack,
@@ -140,7 +140,7 @@ class LeaseKeeper:
 
     def _loop_answered(self) -> None:
         if self._hung:
-            log.warning("the event loop runs again: jobs whose leases ran out meanwhile are lost to this process")
+            log.warning("the event loop runs again; this process has lost the jobs whose leases ran out")
         self._asked_loop, self._hung = None, False
 
     async def _renew_all(self, wanted: Iterable[Lease]) -> None:

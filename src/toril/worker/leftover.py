@@ -20,11 +20,11 @@ async def log_leftover(store: Store, queues: Iterable[str], clock: Clock) -> Non
     try:
         found = {name: await _words(store, name, clock) for name in queues}
     except TorilError as error:
-        log.warning("what the burst has left is not known: %s", error)
+        log.warning("cannot tell what the burst left behind: %s", error)
         return
     left = [f"{name}: {words}" for name, words in found.items() if words]
     if left:
-        log.info("there is nothing more to do now; left for later: %s", "; ".join(left))
+        log.info("no more jobs to run now; left for later: %s", "; ".join(left))
 
 
 async def _words(store: Store, queue: str, clock: Clock) -> str:

@@ -73,5 +73,5 @@ def _decoded(line: bytes) -> Message | None:
         message = None
     if isinstance(message, dict):
         return message
-    log.error("a message between a worker process and its supervisor cannot be read: %r", line[:_SHOWN])
+    log.error("cannot read a message between a worker process and its supervisor: %r", line[:_SHOWN])
     return None

@@ -128,7 +128,7 @@ class Pollers:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():  # it was asked to end
                     if not isinstance(error, asyncio.CancelledError):
-                        log.exception("poller %s failed while it was stopped", poller.name)
+                        log.exception("poller %s failed while stopping", poller.name)
                     raise asyncio.CancelledError from error
                 lived = self._clock.monotonic() - began
                 pause = restarts.pause(lived=lived, ended=0, requested=False)
@@ -142,7 +142,7 @@ class Pollers:
     def _died(self, status: Status, error: BaseException, pause: float) -> None:
         status.error = redacted(f"{type(error).__name__}: {error_text(error)}")[:_ERROR]
         status.died_at = self._clock.now()
-        log.exception("poller %s died, and is started again in %.1f s", status.name, pause)
+        log.exception("poller %s died; restarting it in %.1f s", status.name, pause)
         text = f"poller {status.name} died: {status.error}"
         self._events.emit("error", WorkerEvent(worker=self._worker, error=text))
         self._note(status, "restarting")

@@ -286,7 +286,7 @@ class WorkerProcess:
             return not self._released
         if not self._forced:
             unfinished = [worker.left() for worker, task in zip(self._workers, tasks, strict=True) if task in left]
-            log.warning("the grace of %g s is over: %s", self._grace, "; ".join(unfinished))
+            log.warning("the grace period of %g s is over: %s", self._grace, "; ".join(unfinished))
         self._release()
         _, left = await asyncio.wait(left, timeout=_LAST_EXCHANGE)
         for task in left:
@@ -366,7 +366,7 @@ class WorkerProcess:
 
     async def _declare_again(self) -> None:
         """The store has been emptied, or has not heard of this process for long: it is told as at the start."""
-        log.warning("the store does not know this worker any more: its limits and schedules are declared again")
+        log.warning("the store no longer knows this worker; declaring its limits and schedules again")
         await self._set_bounds()
         if self._schedules is not None:
             await boot(self._schedules, self._queues, self._queues, owner=self._owner)
@@ -381,7 +381,7 @@ class WorkerProcess:
     def _ordered(self, order: WorkerCommand) -> None:
         match order:
             case WorkerCommand.QUIET:
-                log.info("worker %s was told to claim nothing more", self.name)
+                log.info("worker %s was told to claim no more jobs", self.name)
                 self._quiet = True
                 for worker in self._workers:
                     worker.quiet()
@@ -391,7 +391,7 @@ class WorkerProcess:
                 pass  # the rounds have seen to it
             case WorkerCommand.STOP:
                 if not self._stopping.is_set():
-                    log.info("worker %s was told to drain and end", self.name)
+                    log.info("worker %s was told to drain and stop", self.name)
                     if self._under is not None:
                         self._under.say(leaves=True)  # it is not to be started anew
                     self._watchdog.request(Urgency.DRAIN)

@@ -141,7 +141,7 @@ class _Connection:
                 else:
                     self._verdicts.put(message["verdict"])
         except (EOFError, OSError):
-            self._signal.fire(StopReason.SHUTDOWN, "the worker has gone")
+            self._signal.fire(StopReason.SHUTDOWN, "the worker is gone")
             self.orders.put(None)
 
     def send(self, message: dict[str, Any]) -> None:
@@ -186,16 +186,16 @@ class _Connection:
     def runs_as(self, claimed: Claimed, handler: Any) -> list[RunsAs]:  # noqa: ARG002 - as above
         if isinstance(handler, Task):
             return [handler.runs_as()]
-        raise UsageError("a handler that runs in a process of its own asks for children by a task: queue.task(handler)")
+        raise UsageError("a handler that runs in its own process must name child jobs by task: queue.task(handler)")
 
     async def add_children(self, claimed: Claimed, nodes: Any) -> Verdict:  # noqa: ARG002 - as above
-        raise UsageError(f"job {claimed.lease.id} runs in a process of its own and cannot be given children there")
+        raise UsageError(f"job {claimed.lease.id} runs in its own process and cannot add children from there")
 
     def children_round(self) -> int:
         return 0
 
     def job(self, claimed: Claimed) -> Any:
-        raise RuntimeError(f"job {claimed.lease.id} is not at hand in a child process; use the context")
+        raise RuntimeError(f"job {claimed.lease.id} is not available in a child process; use the context")
 
 
 def _stack() -> str:
@@ -210,7 +210,7 @@ def _drive(coroutine: Any) -> Any:
         coroutine.send(None)
     except StopIteration as done:
         return done.value
-    raise RuntimeError("a context in a child process does not wait")
+    raise RuntimeError("a context in a child process cannot wait")
 
 
 def _error_as_json(error: BaseException) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def location(entry: RegisteredHandler) -> tuple[str, str]:
     fn = entry.handler.fn
     module, qualname = getattr(fn, "__module__", None), getattr(fn, "__qualname__", "<locals>")
     if module is None or "<locals>" in qualname or "<lambda>" in qualname:
-        raise InvalidOption(f"{qualname!r} cannot run in a process of its own: define it at the top of a module")
+        raise InvalidOption(f"{qualname!r} cannot run in its own process: define it at the top level of a module")
     return (_main_module() if module == "__main__" else module), qualname
 
 
@@ -50,7 +50,7 @@ def _main_module() -> str:
     """The program's own module: by its name where it was run by `python -m`, so that it can import its neighbours."""
     main = sys.modules["__main__"]
     if main.__spec__ is None and getattr(main, "__file__", None) is None:
-        raise InvalidOption("a function of a session cannot run in a process of its own: define it in a file")
+        raise InvalidOption("a function from an interactive session cannot run in its own process: define it in a file")
     return "__main__" if main.__spec__ is None else main.__spec__.name
 
 
@@ -167,7 +167,7 @@ class _Child:
             async with asyncio.timeout(_ANSWER):
                 return await answer
         except TimeoutError:
-            return f"Process {self._process.pid} does not say where it is.\n"
+            return f"Process {self._process.pid} did not report its stack.\n"
 
     def _tell_stack(self, text: str) -> None:
         asked, self._asked = self._asked, []
@@ -203,7 +203,7 @@ class _Child:
         except (EOFError, OSError):
             code = self._process.wait()
             how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-            raise ChildFailed(f"the process of the handler {how}", kind="ProcessExited") from None
+            raise ChildFailed(f"the handler's process {how}", kind="ProcessExited") from None
         return answer
 
 

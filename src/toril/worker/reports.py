@@ -151,7 +151,7 @@ class AttemptReports:
             self._contact.lost()
             return Verdict.OK
         except TorilError as error:
-            log.warning("a %s of job %s is not written: %s", type(report).__name__, report.lease.id, error)
+            log.warning("a %s of job %s was not written: %s", type(report).__name__, report.lease.id, error)
             return Verdict.OK
         self._contact.made()
         return verdict

@@ -21,7 +21,7 @@ _AGAIN: Final = 1_000  # ms after which a run that waits for the one before is o
 
 _WORDS: Final = {
     RunDecision.MISSED: "its time had passed",
-    RunDecision.OVERLAPS: "the run before had not ended",
+    RunDecision.OVERLAPS: "the previous run had not ended",
 }
 
 

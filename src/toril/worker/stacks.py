@@ -27,7 +27,7 @@ def of_task(task: "asyncio.Task[Any]", deep: int = _DEEP) -> str:
     awaited = [each for each in _awaited(task, frames) if not each.done() and each is not task]
     if not awaited or deep <= 1:
         return text
-    shown = [f"It waits for {each.get_name()}:\n{of_task(each, deep - 1)}" for each in awaited[:_TASKS]]
+    shown = [f"It is waiting for {each.get_name()}:\n{of_task(each, deep - 1)}" for each in awaited[:_TASKS]]
     left = [f"and for {len(awaited) - _TASKS} more\n"] if len(awaited) > _TASKS else []
     return text + "".join(shown + left)
 

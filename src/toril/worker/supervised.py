@@ -117,7 +117,7 @@ class SupervisorLink:
                 data = self._socket.recv(_CHUNK)
                 messages = decoder.feed(data)
             except (OSError, MessageTooLong) as error:
-                log.error("the connection to the supervisor is broken: %s", error)
+                log.error("lost the connection to the supervisor: %s", error)
                 return
             if not data:
                 return
@@ -125,7 +125,7 @@ class SupervisorLink:
                 try:
                     hear(message)
                 except Exception:  # one message that makes no sense must not keep the others from being heard
-                    log.exception("a message of the supervisor cannot be understood")
+                    log.exception("cannot handle a message from the supervisor")
 
     def _pass_on(self, message: Message) -> None:
         lost = tuple(Lease(*words) for words in message.get("lost", ()))
@@ -203,7 +203,7 @@ class TableKeeper(LeaseKeeper):
             neglected = held.deadline - held.ttl / 1000 + _patience(held.ttl / 1000, held.renew) <= now
             if not own and neglected:
                 log.warning(
-                    "the supervisor has not renewed a lease for %g s: this process keeps its leases itself",
+                    "the supervisor has not renewed a lease for %g s; this process now renews its leases itself",
                     _patience(held.ttl / 1000, held.renew),
                 )
                 self._alone = own = True
@@ -218,7 +218,7 @@ class TableKeeper(LeaseKeeper):
             held.due, held.deadline = renewed + held.renew, renewed + held.ttl / 1000
             if self._alone and not self._orphaned:
                 self._alone = False
-                log.info("the supervisor renews leases again")
+                log.info("the supervisor is renewing leases again")
 
     def orphaned(self) -> None:
         """The supervisor is gone for good."""

@@ -162,7 +162,7 @@ class Worker:
         ids = [running.lease.id[:_NAMED] for running in self._running.values()]
         jobs = ", ".join([*ids[:_SHOWN], *(["…"] if len(ids) > _SHOWN else [])])
         running = f"{len(ids)} running" + (f" ({jobs})" if jobs else "")
-        return f"queue {self.queue.name!r}: {running}, {self._loop.unsettled} ended and not handed in"
+        return f"queue {self.queue.name!r}: {running}, {self._loop.unsettled} ended but not settled"
 
     @property
     def empty(self) -> bool:
@@ -265,7 +265,7 @@ class Worker:
                 cancelled = asyncio.CancelledError("the handler's task was cancelled")
                 self._settle_unless_over(running, judged(cancelled, running.job, self._rules))
         else:
-            self._error(f"an attempt of job {running.lease.id} broke: {error!r}")
+            self._error(f"an attempt of job {running.lease.id} failed unexpectedly: {error!r}")
             self._settle_unless_over(running, judged(error, running.job, self._rules))
 
     async def _invoke(

@@ -76,7 +76,7 @@ class BenchRun:
         halfway = SYSTEM.monotonic()
         await queue.add_many([("noop", DATA)] * self.bulk)
         added = SYSTEM.monotonic()
-        tell(f"Working them off, {self.concurrency} at once")
+        tell(f"Processing them, {self.concurrency} at once")
         waiting = self.alone + self.bulk
         async with self._worker(waiting + self.light) as boards:
             await _until(boards, waiting)
@@ -88,7 +88,7 @@ class BenchRun:
         rates = {
             "added one by one": self.alone / (halfway - began),
             "added in bulk": self.bulk / (added - halfway),
-            f"worked off, {self.concurrency} at once": (waiting - 1) / (last - first),
+            f"processed, {self.concurrency} at once": (waiting - 1) / (last - first),
         }
         return [Figure(what, rate, "jobs/s") for what, rate in rates.items()] + [
             Figure(f"picked up after, p{share}", percentile(waits, share / 100), "ms") for share in (50, 95, 99)
@@ -132,7 +132,7 @@ class _Watched(Boards):
 
     def count(self) -> int:
         if self._ended.done():
-            raise CommandFailed(f"the worker process ended by itself, with code {self._ended.result()}")
+            raise CommandFailed(f"the worker process exited early, with code {self._ended.result()}")
         return super().count()
 
 
@@ -146,23 +146,23 @@ _COLUMNS: Final = [Column("what"), Column("figure", numbers=True), Column("unit"
 
 @click.command()
 @click.option(
-    "--jobs", type=click.IntRange(10), default=20_000, show_default=True, help="To add in bulk, and work off."
+    "--jobs", type=click.IntRange(10), default=20_000, show_default=True, help="Jobs to add in bulk and process."
 )
-@click.option("--light", type=click.IntRange(1), default=200, show_default=True, help="To add one now and then.")
+@click.option("--light", type=click.IntRange(1), default=200, show_default=True, help="Jobs to add one now and then.")
 @click.option("-c", "--concurrency", type=click.IntRange(1, 10_000), default=100, show_default=True)
 @store_options
 @json_option
 def bench(*, jobs: int, light: int, concurrency: int, place: StoreOption, as_json: bool) -> None:
-    """Measure what your store does: adding, working off, and how soon a job is picked up.
+    """Benchmark your store: adding jobs, processing them, and how soon a job is picked up.
 
-    The jobs are no-ops of about 100 bytes in a queue of their own, which is removed afterwards. They are worked off by
-    `toril run` with one process. The rate is jobs over the time from the first handler to the last; a job is picked up
-    when its handler starts, counted from the call that adds it. Best done while nothing else is going on.
+    The jobs are no-ops of about 100 bytes in a queue of their own, which is removed afterwards. One process of
+    `toril run` processes them. The rate is the number of jobs over the time from the first handler to the last; pickup
+    is timed from the call that adds a job until its handler starts. Run it while the machine is idle.
     """
 
     async def measured(app: App) -> list[Figure]:
         if app.services.in_memory:
-            raise click.UsageError("memory:// is within one process; give a store that a worker process can reach")
+            raise click.UsageError("memory:// is private to one process: use a store that a worker process can reach")
         name = f"bench-{SYSTEM.unique()[:12]}"
         course = BenchRun(app=app, name=name, alone=max(1, jobs // 10), bulk=jobs, light=light, concurrency=concurrency)
         return await course.run(say)

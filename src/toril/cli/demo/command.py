@@ -111,18 +111,18 @@ _TOO_LONG: Final = 120.0  # seconds; it takes ten
 @click.command()
 @click.option("--pace", type=click.FloatRange(0.02, 10), default=1.0, hidden=True)
 def demo(*, pace: float) -> int:
-    """Watch a small shop of queues at work, for ten seconds, on a store in a temporary file."""
+    """Watch a small demo shop process jobs for ten seconds, on a store in a temporary file."""
     url = f"sqlite:///{Path(tempfile.mkdtemp(prefix='toril-demo-')) / 'shop.db'}"
     os.environ |= {"TORIL_URL": url, "TORIL_DEMO_PACE": str(pace)}  # for the app, and for its child processes
     from toril.cli.demo.shop import app  # noqa: PLC0415 - it reads the store's URL when it is imported, as apps do
 
     summary = asyncio.run(_played(app, Day(app, orders_for(pace), pace)))
     if summary is None:
-        say("Stopped. Running jobs were given back to their queues.")
+        say("Stopped. Running jobs were returned to their queues.")
         return 130
     show_summary(summary, url, _program())
     if not summary.adds_up:
-        raise CommandFailed(f"of {summary.added} jobs that were added {summary.ended} have ended")
+        raise CommandFailed(f"only {summary.ended} of the {summary.added} jobs added have ended")
     return 0
 
 

@@ -207,7 +207,7 @@ def _said(kind: str, event: JobEvent) -> str:
         case "completed":
             return f"completed in {span(round((event.duration or 0) * 1000))}"
         case "retrying":
-            return f"{event.error}; again in {span(round((event.delay or 0) * 1000))}"
+            return f"{event.error}; retrying in {span(round((event.delay or 0) * 1000))}"
         case "cancelled":
             return f"cancelled: {event.error}"
         case _:
@@ -222,7 +222,7 @@ async def spoken(chronicle: Chronicle) -> AsyncIterator[None]:
         click.echo(plain(f"{moment.at:5.1f} s  {moment.queue:<10}  {moment.job:<19}  {moment.text}"))
 
     chronicle.tell = tell
-    click.echo("A small shop of queues, on a store in one file:")
+    click.echo("A small demo shop, on a store in one file:")
     yield
     click.echo()
 

@@ -71,13 +71,13 @@ def show_summary(summary: Summary, url: str, program: str) -> None:
     """The counts, what was special, and what to try next."""
     out = console()
     every = [run for _, run in summary.everything]
-    table(_COLUMNS, [*(_figures(name, runs) for name, runs in summary.runs.items()), _figures("together", every)])
+    table(_COLUMNS, [*(_figures(name, runs) for name, runs in summary.runs.items()), _figures("total", every)])
     click.echo()
     _paragraph(
         out,
-        f"{summary.added} jobs were added and {summary.ended} have ended, in {summary.seconds:.1f} s: "
+        f"{summary.ended} of {summary.added} jobs ended in {summary.seconds:.1f} s: "
         f"{_many(every, 'completed')} completed, {_many(every, 'failed')} failed, "
-        f"{_many(every, 'cancelled')} cancelled; {_retries(every)} attempts failed and were made again.",
+        f"{_many(every, 'cancelled')} cancelled; {_retries(every)} failed attempts were retried.",
     )
     click.echo()
     for line in _stories(summary):
