@@ -90,15 +90,10 @@ async def outcome_of(job: Claimed, signal: Signal, rules: AttemptRules, invoke: 
     except BaseException as error:  # SystemExit, KeyboardInterrupt and the like are a handler's own failures
         if isinstance(error, asyncio.CancelledError) and signal.kind is None and _torn_down():
             raise
-        return _ended_by(error, signal, job, rules)
+        if signal.kind is not None and isinstance(error, asyncio.CancelledError | JobCancelled | LeaseLost):
+            return outcome_of_stop(signal, job, rules)  # it was told to stop and did, whatever it raised to do so
+        return judged(error, job, rules)
     return _completed(entry, result, job.lease)
-
-
-def _ended_by(error: BaseException, signal: Signal, job: Claimed, rules: AttemptRules) -> Outcome:
-    """An attempt that was told to stop and did is judged by that, whatever it raised to stop."""
-    if signal.kind is not None and isinstance(error, asyncio.CancelledError | JobCancelled | LeaseLost):
-        return outcome_of_stop(signal, job, rules)
-    return judged(error, job, rules)
 
 
 def _torn_down() -> bool:
@@ -114,7 +109,7 @@ def outcome_of_stop(signal: Signal, job: Claimed, rules: AttemptRules) -> Outcom
             return Cancelled(signal.reason or "No reason provided")
         case StopReason.TIMEOUT:
             error = TimeoutError(signal.reason)
-            return _judge(error, Failure(str(error), "TimeoutError"), job, rules)
+            return judged(error, job, rules, Failure(str(error), "TimeoutError"))
         case StopReason.LEASE_LOST:
             raise LeaseDropped
         case StopReason.SHUTDOWN | None:
@@ -150,17 +145,14 @@ def _skipped(reason: str) -> Completed:
     return Completed(encode({"skipped": True, "reason": reason}), summary=f"skipped: {reason}", skipped=reason)
 
 
-def judged(error: BaseException, job: Claimed, rules: AttemptRules) -> Outcome:
-    """What becomes of a job whose attempt raised this."""
+def judged(error: BaseException, job: Claimed, rules: AttemptRules, failure: Failure | None = None) -> Outcome:
+    """What becomes of a job whose attempt raised this. `failure` is what is told of it, if not all that can be."""
+    failure = failure or failure_of(error)
     try:
-        return _judge(error, failure_of(error), job, rules)
+        delay = _own_delay(error, job, rules)
+        return judge(error, failure, job, chance=rules.chance(), table=rules.table_for(job.name), delay=delay)
     except Exception as wrong:  # a Snooze or retry_after with an impossible time
         return judge(wrong, failure_of(wrong), job, chance=rules.chance())
-
-
-def _judge(error: BaseException, failure: Failure, job: Claimed, rules: AttemptRules) -> Outcome:
-    delay = _own_delay(error, job, rules)
-    return judge(error, failure, job, chance=rules.chance(), table=rules.table_for(job.name), delay=delay)
 
 
 def _own_delay(error: BaseException, job: Claimed, rules: AttemptRules) -> int | None:
