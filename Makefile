@@ -136,9 +136,8 @@ sync: setup ## Write src/toril/sync.py from the async classes
 	$(BIN)/python -m tools.blocking --write
 
 .PHONY: reference
-reference: setup ## Write docs/cli.md from the commands, and docs/llms.txt from the pages
+reference: setup ## Write docs/cli.md from the commands
 	$(BIN)/python -m tools.commands --write
-	$(BIN)/python -m tools.assistants --write
 
 .PHONY: docs
 docs: setup ## Build the documentation in site/; a broken link fails the build

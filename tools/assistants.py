@@ -1,14 +1,11 @@
-"""Writes what assistants read: `docs/llms.txt`, an index of the pages, and `llms-full.txt`, all of them in one file.
+"""What assistants read on the site: `llms.txt`, an index of the pages, and `llms-full.txt`, all of them in one file.
 
-    python -m tools.assistants            say whether docs/llms.txt is up to date
-    python -m tools.assistants --write    write it
-
-Both follow the navigation in mkdocs.yml. The site has both; `llms-full.txt` is written when it is built.
+Both follow the navigation in mkdocs.yml, and are written when the site is built, together with the pages that the index
+links to, as Markdown.
 """
 
 import inspect
 import re
-import sys
 from collections.abc import Iterator
 from enum import Enum, EnumType
 from functools import cache
@@ -18,11 +15,10 @@ from typing import Any, Final
 
 import yaml  # type: ignore[import-untyped]
 
-__all__ = ["PAGE", "full", "index", "main", "sections"]
+__all__ = ["full", "index", "pages", "sections", "write"]
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
-PAGE: Final = DOCS / "llms.txt"
 LEFT_OUT: Final = ("Evidence", "Contributing")  # sections that nobody needs in order to use Toril
 
 HEAD: Final = """# Toril
@@ -37,6 +33,14 @@ HEAD: Final = """# Toril
 - Ended jobs are removed unless `keep_completed` or `keep_failed` says otherwise; results are kept with `result_ttl`; failed jobs become dead letters.
 - All pages in one file: [llms-full.txt](llms-full.txt)
 """  # noqa: E501 - one line per paragraph, as the format has it
+
+
+def write(site: Path) -> None:
+    """Write all of it into a site."""
+    (site / "llms.txt").write_text(index(), "utf-8")
+    (site / "llms-full.txt").write_text(full(), "utf-8")
+    for file, text in pages():
+        (site / file).write_text(text, "utf-8")
 
 
 def sections() -> dict[str, list[tuple[str, str]]]:
@@ -54,8 +58,8 @@ def sections() -> dict[str, list[tuple[str, str]]]:
 def index() -> str:
     """The text of `llms.txt`."""
     lines = [HEAD]
-    for title, pages in sections().items():
-        lines += [f"## {title}", "", *(f"- [{name}]({file}){_described(file)}" for name, file in pages), ""]
+    for title, listed in sections().items():
+        lines += [f"## {title}", "", *(f"- [{name}]({file}){_described(file)}" for name, file in listed), ""]
     return "\n".join(lines)
 
 
@@ -66,11 +70,16 @@ def _described(file: str) -> str:
     return f": {headings}" if headings else ""
 
 
+def pages() -> Iterator[tuple[str, str]]:
+    """The file and the text of every page of the index. The API reference has its docstrings."""
+    for listed in sections().values():
+        for _, file in listed:
+            yield file, _expanded((DOCS / file).read_text("utf-8"))
+
+
 def full() -> str:
-    """The text of `llms-full.txt`: every page of the index, the API reference from the docstrings."""
-    pages = [file for listed in sections().values() for _, file in listed]
-    texts = [f"<!-- {file} -->\n\n{_expanded((DOCS / file).read_text('utf-8')).strip()}\n" for file in pages]
-    return "\n".join([HEAD, *texts])
+    """The text of `llms-full.txt`: all these pages."""
+    return "\n".join([HEAD, *(f"<!-- {file} -->\n\n{text.strip()}\n" for file, text in pages())])
 
 
 def _expanded(text: str) -> str:
@@ -129,18 +138,3 @@ def _shown(name: str, thing: Any, heading: str) -> Iterator[str]:
     if isinstance(thing, EnumType):
         members: list[Enum] = list(thing)
         yield f"Values: {', '.join(f'`{member.value}`' for member in members)}\n"
-
-
-def main() -> int:
-    wanted = index()
-    if "--write" in sys.argv:
-        PAGE.write_text(wanted, "utf-8")
-        return 0
-    if PAGE.read_text("utf-8") != wanted:
-        print("docs/llms.txt is out of date: run  make reference")
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Hooks for mkdocs. Links that lead out of the documentation become names, and the site gets its `llms-full.txt`.
+"""Hooks for mkdocs. Links that lead out of the documentation become names, and the site gets what assistants read.
 
 In the repository such links lead to tests and examples; in the site there is nothing behind them.
 """
@@ -23,7 +23,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 
 def on_post_build(*, config: Any, **_: Any) -> None:
     """A hook of mkdocs: the site is built."""
-    Path(config["site_dir"], "llms-full.txt").write_text(assistants.full(), "utf-8")
+    assistants.write(Path(config["site_dir"]))
 
 
 def _named(found: "re.Match[str]", deep: int) -> str:
