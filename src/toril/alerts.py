@@ -33,8 +33,8 @@ _DELIVERY_SECONDS: Final = 30.0  # for one delivery, from when the sink is calle
 
 
 class Delivery:
-    """One sink. It is called in a thread of its own, one alert after the other; if it answers with something that can
-    be awaited, that is done on the loop."""
+    """Delivers alerts to one sink, one after the other. A function is called in a thread of its own; what it returns is
+    awaited on the event loop if it is awaitable."""
 
     def __init__(self, sink: Callable[[Any], Any]) -> None:
         self._sink = sink
@@ -45,7 +45,7 @@ class Delivery:
         self.dropped = 0
 
     async def send(self, alert: Any, text: str) -> bool:
-        """Whether it was delivered. Never raises; what goes wrong stands in the log."""
+        """Deliver an alert, and tell whether that succeeded. Never raises; errors are logged."""
         if self._under_way >= _MOST:
             self.dropped += 1
             if self.dropped % _MOST == 1:
@@ -69,7 +69,8 @@ class Delivery:
         return False
 
     async def _turn(self, alert: Any) -> "_Order":
-        """An order that is being carried out. Others before it may take their time, unless one hangs."""
+        """Queue the call of the sink and wait until its turn comes. Earlier calls may take their time, unless one
+        hangs."""
         if self._thread is None:
             # A daemon: a sink that hangs does not keep the process from ending.
             self._thread = threading.Thread(target=self._work, name="toril-alerts", daemon=True)
@@ -205,7 +206,7 @@ class AlertRules:
 
 
 class _QueueCounts:
-    """What one queue did lately, as seen here. Each process sees its share of runs and of stalls."""
+    """What one queue did lately, as seen here: each process sees its own share of runs and stalls."""
 
     def __init__(self, window: int) -> None:
         self.runs = SlidingCount(window)
@@ -252,7 +253,7 @@ class Alerts:
         await _if_any(self._ran(event))
 
     async def _look_at_all(self, event: JobEvent) -> None:
-        """One more has failed for good: it may be one too many."""
+        """Another job has failed for good, which may be one too many."""
         if AlertKind.THRESHOLD in self._rules.kinds:
             await self._look(event.queue, lambda: self._compare(event.queue))
         if AlertKind.IN_A_ROW in self._rules.kinds and event.subject is not None:
@@ -260,7 +261,7 @@ class Alerts:
             await self._look(f"{event.queue}/{subject}", lambda: self._count(event.queue, subject))
 
     def _ran(self, event: JobEvent) -> Awaitable[None] | None:
-        """A run is over. Nearly all are short, and cost no more than this."""
+        """A run has ended. Nearly all are short, and cost no more than this check."""
         if event.duration is None:
             return None
         counts, now, took = self._of(event.queue), self._services.clock.now(), round(event.duration * 1000)
@@ -288,7 +289,7 @@ class Alerts:
             await self._once(Alert(kind=AlertKind.STALLS, text=text, queue=event.queue, count=stalls))
 
     async def _stalled_out(self, event: JobEvent) -> None:
-        """Who finds a lost job knows its id only; its run record tells the rest."""
+        """Reads the run record of a job that stalled too often: whoever found it knows its id only."""
         try:
             runs = (await self._services.store.runs(event.queue, RunStatus.FAILED, limit=RUNS)).items
         except TorilError as error:
@@ -328,7 +329,7 @@ class Alerts:
         return self._counts[queue]
 
     async def _look(self, what: str, compare: Callable[[], Awaitable[None]]) -> None:
-        """Look at the fleet's metrics, a little apart; what fails meanwhile is seen by one more look after it."""
+        """Compare the fleet's metrics, with some time between two looks; a failure in between causes one more look."""
         if what in self._looking:
             self._looking[what].set()
             return
@@ -360,7 +361,7 @@ class Alerts:
             await self._once(Alert(kind=AlertKind.IN_A_ROW, text=text, queue=queue, count=count, subject=subject))
 
     async def _once(self, alert: Alert) -> None:
-        """Tell it if nobody of the fleet has within the cool-down."""
+        """Send an alert unless the fleet has sent it within the cool-down."""
         if alert.kind not in self._rules.kinds:
             return
         ttl = milliseconds("cooldown", self._rules.cooldown)
@@ -379,7 +380,7 @@ class Alerts:
             self._sent.pop(key, None)  # the fleet's turn is still ours: the next look tries again
 
     def _is_fresh(self, key: str, ttl: int) -> bool:
-        """Whether it was not told yet: who is the first of the fleet stays so when asked again."""
+        """Whether this process has not sent it yet: the fleet's first sender stays the first when it asks again."""
         now = self._services.clock.monotonic()
         if key in self._sent and now < self._sent[key] + ttl / 1000:
             return False
@@ -455,7 +456,7 @@ def _resolve(host: str, port: int) -> Sequence[str]:
 
 
 def _public(addresses: Sequence[str], host: str) -> str:
-    """The first address; refused if any of them is not of the public net, whatever the next look-up may say."""
+    """The first address. Refused if any of them is not public, whatever the next lookup may return."""
     for address in addresses:
         known = ipaddress.ip_address(address.partition("%")[0])
         inner = getattr(known, "ipv4_mapped", None) or known
@@ -467,7 +468,7 @@ def _public(addresses: Sequence[str], host: str) -> str:
 
 
 def _post(address: str, hook: Webhook, body: bytes) -> int:
-    """To the address that was checked, under the name that its certificate must have."""
+    """Post to the address that was checked, with the host name that its certificate must have."""
     connection = http.client.HTTPSConnection(hook.host, hook.port, timeout=_WEBHOOK_SECONDS)
     plain = socket.create_connection((address, hook.port), _WEBHOOK_SECONDS)
     try:

@@ -109,8 +109,8 @@ class Queues(Mapping[str, Queue]):
         return queue
 
     def spelling_of(self, name: str) -> Callable[[], None]:
-        """Warns once, when it is called, if a queue with handlers is called almost so and this one has none. Names that
-        differ in their numbers are meant to."""
+        """A function that warns once if this queue has no handlers and another with a similar name has. Names that
+        differ in their numbers are assumed to be intended."""
         return cache(partial(self._check_spelling, name))
 
     def _check_spelling(self, name: str) -> None:
@@ -126,8 +126,8 @@ class Queues(Mapping[str, Queue]):
 
 
 def _level_of_the_caller() -> int:
-    """How far up the stack the program is that called Toril, for a warning that whoever asks gives. The blocking API
-    has the call made in a thread of its own, on whose stack the program is not: then it is the place that warns."""
+    """How far up the stack the program is that called Toril, as `stacklevel` of a warning. The blocking API makes calls
+    in a thread of its own, whose stack does not have the program: then it is the place that warns."""
     level, frame = 1, sys._getframe(1)  # noqa: SLF001 - meant for this
     while frame.f_globals.get("__name__", "").startswith("toril."):
         level += 1
@@ -735,7 +735,7 @@ class App:
     async def _beside(
         self, process: "WorkerProcess", worked: Sequence[Queue], stall_interval: int | None, *, burst: bool
     ) -> list[Round]:
-        """What a worker process does beside its work: it looks after other queues, and relays what is in the outbox."""
+        """What a worker process does beside its jobs: look after other queues, and relay the outbox."""
         rounds = await self._outbox.rounds(process.name, burst=burst)
         if not self.services.exclusive:
             from toril.operate.reaper import LEASE  # noqa: PLC0415 - as above
@@ -758,7 +758,7 @@ class App:
         return Reaper(self.services.engine, self.services.clock, self.events, name, **options)
 
     def _elections(self, owner: str) -> "Elect | None":
-        """How this process is elected to something; None where it has the store to itself."""
+        """How this process takes part in elections; None if it has the store to itself."""
         from toril.operate.reaper import Election  # noqa: PLC0415 - as above
 
         if self.services.exclusive:
@@ -769,8 +769,8 @@ class App:
         )
 
     def _keeper(self, under: "SupervisorLink | None", hang_timeout: float | None) -> "LeaseKeeper":
-        """Leases are kept by the supervisor or from a thread; in tests, whose clock is not a real one, on the loop.
-        What is in memory no other worker could run: there a handler that hangs keeps its job."""
+        """Who keeps leases: the supervisor, a thread or, in tests with their own clock, the event loop. No other worker
+        could run jobs that are in memory, so there a handler that hangs keeps its job."""
         from toril.worker.leases import LeaseKeeper, LoopKeeper  # noqa: PLC0415 - as above
 
         twin = self.services.engine.twin()
@@ -791,12 +791,12 @@ class App:
             self._process.stop()
 
     def _wind_down(self) -> None:
-        """Stop, but never in a hurry, however often it is asked for."""
+        """Stop gracefully, however often it is called."""
         if self._process is None or not self._process.stopping:
             self.stop()
 
     def _log_levels(self) -> dict[str, int]:
-        """The queues that have a log level of their own."""
+        """The queues with a log level of their own."""
         own = {name: queue.options.log_level for name, queue in self.queues.items()}
         return {name: getattr(logging, level.upper()) for name, level in own.items() if level is not None}
 

@@ -122,7 +122,8 @@ MAX_PROGRESS = 64 * 1024
 
 
 class Reporter(Protocol):
-    """Carries an attempt's reports to the store, where each is checked against its lease; and what it asks for."""
+    """Sends an attempt's reports to the store, which checks each against its lease, and reads what the attempt asks
+    for."""
 
     async def report(self, report: Report) -> Verdict: ...
 
@@ -133,10 +134,10 @@ class Reporter(Protocol):
     async def children(self, claimed: Claimed) -> Sequence[Child]: ...
 
     async def named_children(self, claimed: Claimed) -> Sequence[Child]:
-        """The same with their names and numbers, where these are known."""
+        """The children with their names and numbers, where these are known."""
 
     def runs_as(self, claimed: Claimed, handler: Any) -> "Sequence[RunsAs]":
-        """Where a handler runs, in all queues of the app; or a task, in its own."""
+        """The names of a handler in all queues of the app; for a task, in its own."""
 
     async def add_children(self, claimed: Claimed, nodes: Sequence[FlowNode]) -> Verdict: ...
 
@@ -146,7 +147,7 @@ class Reporter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunsAs:
-    """The names under which a handler runs the jobs of a queue, and how what it returned is read."""
+    """The names under which a handler runs the jobs of a queue, and how to read its results."""
 
     queue: str
     names: frozenset[str]
@@ -164,7 +165,7 @@ class FailedChild:
 
 
 class _Facts(Generic[T]):
-    """What both kinds of context know without asking anyone."""
+    """What both kinds of context know without asking the store."""
 
     __slots__ = ("_claimed", "_reporter", "data", "signal", "state")
 
@@ -241,7 +242,7 @@ class _Facts(Generic[T]):
 
 
 def stopped(signal: Signal) -> Exception:
-    """What an attempt raises that was told to stop."""
+    """The error that an attempt raises if it was told to stop."""
     if signal.kind is StopReason.LEASE_LOST:
         return LeaseLost(signal.reason or "the lease was lost")
     return JobCancelled(signal.reason)
@@ -349,7 +350,8 @@ class JobContext(_Facts[T]):
             raise Resting(WaitsForChildren())
 
     def _nodes(self, children: "Sequence[Node]", on_failure: "Policy", turn: int) -> list[FlowNode]:
-        """Their ids are made of this job's, so that a run that does the same does it once."""
+        """The nodes of new children. Their ids derive from this job's, so a retry that adds the same children adds them
+        once."""
         from toril.flow import planned_nodes  # noqa: PLC0415 - a job without children does without it
 
         job, numbers = self._claimed, count()
@@ -462,7 +464,7 @@ class SyncJobContext(_Facts[T]):
         return SyncJob(self._reporter.job(self._claimed), self._run)
 
     def wait_for_cancel(self, timeout: Duration | None = None) -> bool:
-        """Rest for `timeout`, or until the attempt should stop; whether it should."""
+        """Wait up to `timeout` for this attempt to be told to stop. Returns whether it should."""
         seconds = None if timeout is None else milliseconds("timeout", timeout) / 1000
         if self.signal is None:  # the queue was declared without cancellation
             return seconds is not None and threading.Event().wait(seconds)
@@ -473,7 +475,7 @@ class SyncJobContext(_Facts[T]):
 
 
 def _place(child: Child) -> tuple[bool, int, JobRef]:
-    """Its place in the order of adding; those of which it is not known come last."""
+    """Sort key: the order in which children were added, those with an unknown place last."""
     return child.number is None, child.number or 0, child.ref
 
 
@@ -497,6 +499,6 @@ AnyHandler: TypeAlias = HandlerOf[Any, Any] | RawHandler[Any]
 
 
 def _one_line(line: str) -> str:
-    """A log entry stays one entry: what would break the line or drive a terminal is escaped."""
+    """A log entry as one line: characters that would break the line or control a terminal are escaped."""
     text = line if isinstance(line, str) else str(line)
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

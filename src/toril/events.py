@@ -98,14 +98,14 @@ class WorkerEvent:
 
 
 def trouble(error: TorilError, worker: str, queue: str | None = None) -> WorkerEvent:
-    """An error of the store, as an event. One that is away is of one kind, however that shows."""
+    """An error of the store as an event. All ways in which a store does not answer are of one kind."""
     kind = AWAY if isinstance(error, EngineUnavailable) else type(error).__name__
     return WorkerEvent(worker=worker, queue=queue, error=str(error), kind=kind)
 
 
 def tell_recovered(events: "Events", queue: str, found: Recovered, worker: str | None) -> None:
-    """Emit `stalled` for the jobs that were taken back, and `cancelled` for those that have ended so. Who finds them
-    knows their ids only."""
+    """Emit `stalled` for jobs that were recovered, and `cancelled` for those that ended that way. Only their ids are
+    known."""
     ends = dict.fromkeys(found.returned) | dict.fromkeys(found.failed, STALLED_OUT)
     ends |= dict.fromkeys(found.cancelled, _CANCELLED)
     for job, error in ends.items():

@@ -110,7 +110,7 @@ def _as_flow(each: object) -> Flow[Any]:
 
 @dataclass(frozen=True, slots=True)
 class _PlannedNode:
-    """A node of a flow, what it was made of, and those above it within the flow."""
+    """A node of a flow, the job that it was made of, and its ancestors in the flow."""
 
     node: FlowNode
     planned: PreparedJob[Any]
@@ -225,7 +225,8 @@ class Flows:
         return [added_job(place.planned, answers[place.node.ref]) for place in places if not place.above]
 
     async def _refuse_to_resume(self, top: FlowNode) -> None:
-        """A flow that was stored in part does not go on with children that nobody can tell from those it has."""
+        """Refuse to continue a flow that was stored in part if its children without ids cannot be told from those it
+        has."""
         (there,) = await self._services.store.jobs(top.queue, [top.ref.id])
         if there is None or there.state is not State.WAITING_CHILDREN:
             return
@@ -246,7 +247,7 @@ class Flows:
         closed: Sequence[JobRef],
         before: Sequence[JobRef],
     ) -> None:
-        """One step. If it is refused while earlier parts are stored, those are taken back."""
+        """Store one part. If it is refused, the parts stored before are removed again."""
         nodes = [place.node for place in part]
         try:
             with self._traced(nodes) as traced:
@@ -266,7 +267,7 @@ class Flows:
 
     @contextmanager
     def _traced(self, nodes: Sequence[FlowNode]) -> Iterator[Sequence[FlowNode]]:
-        """The nodes, with what those who run them need to go on with the trace."""
+        """The nodes, with the trace context that their workers need."""
         if self._services.tracing is None or not nodes:
             yield nodes
             return
@@ -275,7 +276,7 @@ class Flows:
 
 
 def _tops_above_unnamed(places: Sequence[_PlannedNode]) -> list[FlowNode]:
-    """The tops that have an id of their own, above jobs that have none."""
+    """The topmost jobs with an id of their own, above jobs that have none."""
     unnamed = {place.above[0] for place in places if place.above and place.planned.job.id is None}
     return [
         place.node
@@ -294,7 +295,7 @@ def _was_there(answers: dict[JobRef, Added], place: _PlannedNode) -> bool:
 
 
 async def _top(store: Store, ref: JobRef) -> JobRef:
-    """The job above all of these that is still there."""
+    """The topmost ancestor that still exists."""
     for _ in range(10 * MAX_DEPTH):
         record = await find_job(store, ref.queue, ref.id)
         if record is None:

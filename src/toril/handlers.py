@@ -61,7 +61,7 @@ class Handler:
 
     @cached_property
     def runs_in(self) -> Literal["loop", "thread", "process"]:
-        """Coroutines run on the loop, plain functions in threads, unless told otherwise."""
+        """Coroutines run on the event loop and plain functions in threads, unless the executor says otherwise."""
         if self.executor == "auto":
             return "loop" if self.is_async else "thread"
         return self.executor
@@ -121,7 +121,7 @@ def only_if(predicate: Callable[[], bool], reason: str) -> Callable[[F], F]:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredHandler:
-    """One name on the wire, and all that running its jobs needs."""
+    """A handler under one job name, with all that is needed to run its jobs."""
 
     name: str
     handler: Handler
@@ -129,7 +129,7 @@ class RegisteredHandler:
     result: Payload
 
     def returned(self, value: Any) -> Any:
-        """What the handler returned. A coroutine is work that nobody has done."""
+        """What the handler returned. A coroutine would be work that nobody has done."""
         if not inspect.iscoroutine(value):
             return value
         value.close()
@@ -156,21 +156,22 @@ class Registry:
 
     @property
     def names(self) -> list[str]:
-        """Every name that has a handler, aliases included."""
+        """Every job name that has a handler, aliases included."""
         return list(self._entries)
 
     @property
     def retries(self) -> dict[str, Retry | None]:
-        """What each handler says itself of retries, by its names."""
+        """The `retry` of each handler itself, by job name."""
         return {name: entry.handler.retry for name, entry in self._entries.items()}
 
     @property
     def any_name(self) -> str | None:
-        """The handler that also runs jobs of names which nobody has, if there is one."""
+        """The name of the handler that also runs jobs of unknown names, if there is one."""
         return self._otherwise
 
     def prepare(self) -> None:
-        """Make ready to check payloads and results, which takes a while: the first job is not to pay for it."""
+        """Build the validators of payloads and results now, which takes a while, so that the first job does not wait
+        for it."""
         for entry in self._entries.values():
             entry.payload.prepare()
             entry.result.prepare()
@@ -180,19 +181,19 @@ class Registry:
         return entry if entry is not None or self._otherwise is None else self._entries[self._otherwise]
 
     def payload_of(self, name: str) -> Payload:
-        """How payloads of jobs of this name are written and read."""
+        """How payloads of jobs of this name are encoded."""
         entry = self.find(name)
         return entry.payload if entry else self._plain
 
     def encode(self, name: str, data: Any) -> str:
-        """A payload as text, checked against the handler's type where that is known."""
+        """A payload as text, checked against the handler's type if that is known."""
         try:
             return self.payload_of(name).encode(data)
         except InvalidPayload as error:
             raise InvalidPayload(f"job {name!r}: {error}") from None
 
     def decode(self, name: str, text: str) -> Any:
-        """The stored payload of a job of this name; the text itself where it is not what the handler declares."""
+        """The stored payload of a job of this name, or the text itself if it is not of the handler's type."""
         try:
             return self.payload_of(name).decode(text)
         except (Undecodable, InvalidPayload):
@@ -204,14 +205,14 @@ class Registry:
         return (entry.result if entry else self._plain).decode(text)
 
     def show_result(self, name: str, text: str) -> Any:
-        """The same; the text itself where it is not what the handler declares."""
+        """The stored result, or the text itself if it is not of the handler's type."""
         try:
             return self.decode_result(name, text)
         except (Undecodable, InvalidPayload):
             return text
 
     def register_all(self, handlers: Mapping[str, Function] | Iterable[Function]) -> None:
-        """A mapping of names to functions, or functions that are called by their own names."""
+        """Register a mapping of names to functions, or functions under their own names."""
         if isinstance(handlers, Mapping):
             for name, fn in handlers.items():
                 self.register(name, fn)
@@ -222,7 +223,7 @@ class Registry:
                 self.register(own_name(fn), fn)
 
     def register(self, name: str, fn: Function) -> None:
-        """Give a name, and the aliases of the handler, to a function."""
+        """Register a function under a name and the aliases of its handler."""
         made = _as_handler(fn)
         _check(made)
         if made.executor == "process" and self._serializer is not None:
@@ -246,19 +247,19 @@ class Registry:
         self._names.setdefault(_key(made.fn), name)
 
     def otherwise(self, name: str, fn: Function) -> None:
-        """Give a name to a function that also runs all jobs whose names nobody else has."""
+        """Register a function that also runs all jobs whose names have no handler."""
         self.register(name, fn)
         self._otherwise = name
 
     def around_threads(self, around: Callable[[Function], Function]) -> None:
-        """Have what `around` makes of each function that runs in a thread run in its place. Jobs are still added by the
+        """Replace each function that runs in a thread by what `around` makes of it. Jobs are still added by the
         function itself."""
         for name, entry in self._entries.items():
             if entry.handler.runs_in == "thread":
                 self._entries[name] = replace(entry, handler=replace(entry.handler, fn=around(entry.handler.fn)))
 
     def check_spelling(self, name: str) -> None:
-        """Refuse a job whose name has no handler here and is almost that of one: a worker would fail it."""
+        """Refuse a job whose name has no handler here but is similar to one that has: a worker would fail it."""
         if name in self._entries or not self._entries or self._otherwise is not None:
             return
         near = near_name(check_job_name(name), self._entries)
@@ -269,7 +270,7 @@ class Registry:
             )
 
     def name_of(self, fn: Function) -> str:
-        """The name on the wire of a registered function."""
+        """The job name of a registered function."""
         if not callable(fn):
             raise InvalidName(f"job must be a handler or the name of one, not {preview(fn)}")
         known = self._names.get(_key(_as_handler(fn).fn))
@@ -280,13 +281,13 @@ class Registry:
         return known
 
     def names_of(self, fn: Function) -> frozenset[str]:
-        """All names on the wire of a registered function: its own, and its aliases."""
+        """All job names of a registered function, aliases included."""
         own = self.name_of(fn)
         return frozenset(name for name, entry in self._entries.items() if entry.name == own)
 
 
 def own_name(fn: Any) -> str:
-    """The name that a function has by itself, and jobs that are added for it."""
+    """The name of a function itself, used for its jobs."""
     name = getattr(_innermost(_as_handler(fn).fn), "__name__", None)
     if not isinstance(name, str) or name in {"<lambda>", "__call__"}:
         raise TypeError(f"{preview(fn)} has no name; pass handlers as a mapping of names to functions")
@@ -294,7 +295,7 @@ def own_name(fn: Any) -> str:
 
 
 def result_of_handler(fn: Any) -> Payload:
-    """How what a function returns is carried, by its annotations alone."""
+    """How the result of a function is encoded, by its annotations alone."""
     return result_for(_types(_as_handler(fn))[1])
 
 
@@ -303,8 +304,8 @@ def _as_handler(fn: Any) -> Handler:
 
 
 def _key(fn: Function) -> Hashable:
-    """What tells one handler from another: a method is a new object each time it is named, and an object with a call of
-    its own may not be hashable."""
+    """What identifies a handler: a method is a new object each time it is named, and a callable object may not be
+    hashable."""
     return fn if isinstance(fn, Hashable) else id(fn)
 
 
@@ -315,7 +316,7 @@ def _innermost(fn: Any) -> Any:
 
 
 def _called(fn: Any) -> str:
-    """A function as messages call it."""
+    """The name of a function in messages."""
     inner = _as_handler(fn).fn
     return str(getattr(inner, "__name__", None) or preview(inner))
 
@@ -392,8 +393,8 @@ def _types(made: Handler) -> tuple[object, object]:
 
 
 def _check_context(made: Handler, context: object) -> None:
-    """Coroutines get a context whose calls are awaited, plain functions one whose calls are not. The classes are known
-    by their names, as their module needs this one."""
+    """Coroutines need a context whose methods are awaited, plain functions one whose methods are not. The classes are
+    compared by name, because their module imports this one."""
     if getattr(context, "__module__", None) != "toril.context":
         return
     name = getattr(context, "__name__", "")

@@ -56,7 +56,7 @@ def _number(text: str | None, unit: float) -> float | None:
 
 
 def _until(text: str | None, now: int) -> float | None:
-    """An HTTP date, in any of its three forms, as seconds from `now`; none that are over."""
+    """An HTTP date, in any of its three forms, as seconds from `now`; 0 for one in the past."""
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 - a large module for a rare header
 
     try:

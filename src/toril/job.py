@@ -237,7 +237,7 @@ class Job(Generic[R]):
         ]
 
     async def _where(self) -> Kept:
-        """Where it is to be looked for: one that was read as a dead letter is meant as that."""
+        """Where to look for the job: if it was read as a dead letter, there."""
         if self.dead_letter is not None:
             return "dead_letters"
         (row,) = await self._queue.store.jobs(self._queue.name, [self.id])

@@ -124,7 +124,7 @@ async def _handled(store: Store, queue: str) -> frozenset[str] | None:
 
 
 async def _stored_by(sending: Awaitable[list[Job[Any]]]) -> list[Job[Any]]:
-    """What an add that is on its way has stored."""
+    """The jobs that an add under way has stored."""
     try:
         return await sending
     except Exception:  # whoever sent it gets the error
@@ -705,7 +705,7 @@ class Queue:
         return made if all(job.added for job in made) else await self._as_they_stand(made)
 
     async def _as_they_stand(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
-        """Those that were there already, with what the store has of them and not what they would have been."""
+        """The jobs; those that existed already, as the store has them and not as they would have been."""
         there = [job.id for job in jobs if not job.added]
         try:
             records = dict(zip(there, await self.services.store.jobs(self._name, there), strict=True))
@@ -732,7 +732,7 @@ class Queue:
         return self.new(job, data, **options)
 
     def _templates(self) -> JobTemplates | None:
-        """Jobs of one name are of one kind, unless each has fields of its own beside its payload."""
+        """Templates for jobs of one name, unless each has metadata or a subject of its own."""
         return (
             None
             if self._metadata or self.options.subject is not None
@@ -750,7 +750,7 @@ class Queue:
         return check_job_name(job)
 
     def _with(self, **changed: Any) -> "Queue":
-        """The same queue, seen in another way."""
+        """The same queue with some attributes changed."""
         other = copy.copy(self)
         vars(other).update(changed)
         return other

@@ -366,9 +366,9 @@ class CancelCounts:
 
 
 def as_record(kind: type[R], row: object, options: JobOptions | None = None, **made: Any) -> R:
-    """A row of the store as programs read it. What a field of `kind` declares as a datetime or a duration is
-    milliseconds in the row; `made` are the fields that the row has otherwise, or not at all. What a job's `options` say
-    is read from these."""
+    """A record for programs, made from a row of the store. Fields of `kind` that are datetimes or durations are
+    milliseconds in the row; `made` are the fields that the row does not have in that form. The `options` of a job are
+    read as well."""
     read = {
         name: reader(getattr(row if options is None or name not in _OPTIONS else options, name))
         for name, reader in _readers(cast("Any", kind))
@@ -378,7 +378,7 @@ def as_record(kind: type[R], row: object, options: JobOptions | None = None, **m
 
 
 def schedule_record(view: ScheduleRow, data: Any) -> ScheduleRecord:
-    """A schedule as programs read it; `data` is the payload of its jobs."""
+    """A schedule as a record; `data` is the payload of its jobs."""
     job = view.schedule.job
     return as_record(
         ScheduleRecord,
@@ -399,7 +399,7 @@ def schedule_record(view: ScheduleRow, data: Any) -> ScheduleRecord:
 
 
 def declaration_record(found: Declarations) -> QueueDeclaration | None:
-    """What workers declare, as programs read it."""
+    """What workers declare, as a record."""
     if not found.items:
         return None
     said, at = found.items[0].declaration, found.items[0].at
@@ -416,7 +416,7 @@ def declaration_record(found: Declarations) -> QueueDeclaration | None:
 
 
 def circuit_record(circuit: CircuitRow) -> CircuitRecord:
-    """A circuit as programs read it."""
+    """A circuit as a record."""
     return as_record(
         CircuitRecord,
         circuit,

@@ -66,7 +66,7 @@ _NOT_FOR_RUNS = ("delay", "at", "job_id", "lifo", "dedup", "once", "for_")
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A schedule in an app's code. What it runs is looked up when the app boots: the handler may come later."""
+    """A schedule in an app's code. Its handler is looked up when the app boots, since it may be declared later."""
 
     queue: "Queue"
     id: str
@@ -95,8 +95,8 @@ def declare(queue: "Queue", identity: str, job: Any, data: Any, options: Timing)
 
 
 async def boot(schedules: ScheduleStore, queues: "Iterable[Queue]", worked: "Sequence[Queue]", *, owner: str) -> None:
-    """Bring the store in line with the code, for the queues worked here: what this app declares is there, and what it
-    declared once is gone. What other apps declare, in these queues or in others, is theirs. All declarations are
+    """Bring the schedules in the store in line with the code, for the queues worked here: those that this app declares
+    are there, those that it no longer declares are gone. Those of other apps are left alone. All declarations are
     checked."""
     wanted = {queue.name: [each.made(owner) for each in queue.declared.values()] for queue in queues}
     for queue in worked:
@@ -111,8 +111,8 @@ async def boot(schedules: ScheduleStore, queues: "Iterable[Queue]", worked: "Seq
 
 
 async def establish(schedules: ScheduleStore, queue: str, schedule: Schedule) -> bool:
-    """Have the store keep this schedule; False if it does already. What runs, and a row of times that is unchanged,
-    is left alone."""
+    """Make the store keep this schedule; False if it does already. A running job, and times that have not changed, are
+    left alone."""
     taken: int | None = None
     for _ in range(_TRIES):
         look = await schedules.get(queue, schedule.id)
@@ -140,7 +140,7 @@ async def establish(schedules: ScheduleStore, queue: str, schedule: Schedule) ->
 
 
 def _tell_new_owner(queue: str, before: str | None, schedule: Schedule) -> None:
-    """Two apps that declare the same schedule would change it at each other's boot."""
+    """Warn if the schedule changes its owner: two apps that declare it would change it at each other's boot."""
     if before is not None and schedule.owner is not None and before != schedule.owner:
         log.warning(
             "schedule %s of queue %s was declared by app %s and is now declared by app %s; "
@@ -160,7 +160,7 @@ async def move_on(
     started: str | None = None,
     by: Callable[..., Awaitable[Moved]] | None = None,
 ) -> Moved:
-    """From the current run go on to the next one that is due."""
+    """Go on from the current run to the next one that is due."""
     slot = view.slot
     for _ in range(_TRIES):
         to = following(view.schedule, slot, now, view.count)
@@ -247,7 +247,7 @@ class QueueSchedules:
 def schedule_of(
     queue: "Queue", identity: str, job: Any, data: Any, options: Timing, owner: str | None = None
 ) -> Schedule:
-    """The schedule that these options ask for, every one of them checked."""
+    """The schedule with these options, all of them checked."""
     for name in _NOT_FOR_RUNS:
         if name in options:
             raise InvalidOption(
@@ -285,7 +285,7 @@ def _timing(identity: str, job: NewJob, options: Timing, owner: str | None = Non
 
 
 def _check_jitter(schedule: Schedule) -> None:
-    """Jitter that reaches the next time would have runs pass each other."""
+    """Refuse jitter that reaches the next time, so that runs could overtake each other."""
     if not schedule.jitter:
         return
     plain = Schedule(id=schedule.id, job=schedule.job, every=schedule.every, cron=schedule.cron, tz=schedule.tz)

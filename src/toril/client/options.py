@@ -210,7 +210,7 @@ def _dedup(options: AddOptions, name: str, data: str) -> Dedup | None:
 
 
 def _once(options: AddOptions) -> Dedup:
-    """The key of a job that is not to be added again for a time, whatever becomes of it."""
+    """A Dedup for a job that must not be added again for a time, whatever becomes of it."""
     key, how_long = options.get("once"), options.get("for_")
     if options.get("dedup") is not None:
         raise InvalidOption("give once or dedup, not both; dedup=Dedup(key, ttl) does the same as once=key, for_=ttl")
@@ -288,7 +288,7 @@ def _time(options: AddOptions, name: str, low: int, high: int) -> int | None:
 
 
 def _own_id(job_id: Any) -> Any:
-    """An id that a user chose. Those of runs are the schedules': a job of such an id would have that run left out."""
+    """An id that a user chose. Schedules' ids are refused: such a job would make the schedule skip that run."""
     if isinstance(job_id, str) and job_id.startswith("repeat:"):
         raise InvalidName(
             f"a job id must not begin with 'repeat:', which is reserved for schedules; got {preview(job_id)}"

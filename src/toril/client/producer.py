@@ -97,7 +97,7 @@ def chunks(
 
 
 def _is_bare(item: tuple[Any, ...]) -> bool:
-    """Whether its options are there, and none."""
+    """Whether options are given, but empty."""
     return len(item) == 3 and type(item[2]) is dict and not item[2]
 
 
@@ -133,7 +133,7 @@ _Asked = tuple[NewJob, "asyncio.Future[Added]"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tick:
-    """One in which a job was sent, and those that were asked for after it."""
+    """A tick in which a job was sent, and the jobs that were added after it."""
 
     loop: asyncio.AbstractEventLoop
     gathered: list[_Asked] = field(default_factory=list)
@@ -221,7 +221,7 @@ def _refuse(batch: list[_Asked], error: Exception) -> None:
 
 
 def _of_its_own(error: Exception) -> Exception:
-    """The same for one of several who raise it: each adds to its traceback."""
+    """A copy of the error for one of several callers, since each adds to its traceback."""
     try:
         own = copy.copy(error)
     except Exception:  # one that cannot be made from its arguments

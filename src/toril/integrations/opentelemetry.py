@@ -50,7 +50,7 @@ def instrument(
 
 
 class OpenTelemetry:
-    """One app's spans and instruments, in the words of the conventions for messaging."""
+    """One app's spans and instruments, named by the messaging conventions."""
 
     def __init__(self, tracers: TracerProvider | None, meters: MeterProvider | None) -> None:
         self._tracer = trace.get_tracer("toril", tracer_provider=tracers)
@@ -63,7 +63,7 @@ class OpenTelemetry:
 
     @contextmanager
     def sending(self, queue: str, jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
-        """The jobs with the producer's context in them."""
+        """The jobs with the producer's trace context."""
         about = {**_SYSTEM, "messaging.destination.name": queue, "messaging.operation.name": "send"}
         more = {"messaging.batch.message_count": len(jobs)} if len(jobs) > 1 else {"toril.job.name": jobs[0].name}
         start, ended = SYSTEM.monotonic(), dict(about)
@@ -80,7 +80,7 @@ class OpenTelemetry:
             self._sent.add(len(jobs), about)
 
     async def processing(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Around an attempt: a span that goes on with the producer's trace."""
+        """A span around an attempt that continues the producer's trace."""
         queue, name = ctx.queue_name, ctx.job_name
         about = {
             **_SYSTEM, "messaging.destination.name": queue, "messaging.operation.name": "process",
@@ -111,7 +111,7 @@ class OpenTelemetry:
                 self._took.record(SYSTEM.monotonic() - start, about)
 
     def heard(self, ending: EventName) -> Callable[[JobEvent], None]:
-        """Counts what became of attempts."""
+        """Count the outcomes of attempts."""
 
         def count(event: JobEvent) -> None:
             facts = {"messaging.destination.name": event.queue, "toril.job.name": event.job_name}
@@ -121,7 +121,7 @@ class OpenTelemetry:
 
 
 def _tell(span: Span, error: BaseException) -> None:
-    """What an attempt raised. To be put off, or told to stop, is no error."""
+    """Record what an attempt raised. Being deferred or told to stop is not an error."""
     span.set_attribute("error.type", type(error).__name__)
     if not isinstance(error, _NO_ERROR):
         span.record_exception(error)
@@ -129,7 +129,7 @@ def _tell(span: Span, error: BaseException) -> None:
 
 
 def _carrier() -> str | None:
-    """The context of now, as text; None where there is nothing to tell."""
+    """The current trace context as text; None if there is none."""
     headers: dict[str, str] = {}
     propagate.inject(headers)
     text = json.dumps(headers, separators=(",", ":"))
@@ -137,7 +137,7 @@ def _carrier() -> str | None:
 
 
 def _context(carrier: str | None) -> Context | None:
-    """The context that a text tells of; whatever else it is, it tells nothing."""
+    """The trace context in a text; empty if it is anything else."""
     if carrier is None:
         return None
     try:

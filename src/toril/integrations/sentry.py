@@ -56,7 +56,7 @@ class _Raised:
 
 
 class _Reports:
-    """One app's failures on their way to Sentry."""
+    """The failures of one app on their way to Sentry."""
 
     def __init__(self, app: App, *, payload: bool) -> None:
         self._app = app
@@ -64,7 +64,7 @@ class _Reports:
         self._raised: dict[tuple[str, str], _Raised] = {}
 
     async def watching(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Around an attempt: a scope of its own, and a look at what is raised."""
+        """Around an attempt: a scope of its own, and a record of what is raised."""
         with sentry_sdk.isolation_scope() as scope:
             _tag(scope, ctx.queue_name, ctx.job_id, ctx.job_name, ctx.attempt)
             try:
@@ -78,7 +78,7 @@ class _Reports:
         self._raised.pop((event.queue, event.job_id), None)
 
     def stalled(self, event: JobEvent) -> None:
-        """Its workers died under it: there is no error, but it may have been the last time."""
+        """The job's worker died: there is no error, but it may have been the last attempt."""
         if event.error == STALLED_OUT:
             self.report(event)
 
@@ -135,7 +135,7 @@ def _tell_once() -> None:
 
 
 def _drop_known(event: "Event", hint: "Hint") -> "Event | None":
-    """Sentry makes events of log lines too: that of a job which failed tells what was just reported."""
+    """Drop events that Sentry makes of log lines about a failed job that was just reported."""
     record = hint.get("log_record")
     if record is None or record.name != "toril":
         return event

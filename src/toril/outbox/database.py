@@ -98,7 +98,7 @@ _STATEMENTS: Final = {
 
 
 def statements(dialect: Dialect) -> dict[str, str]:
-    """All of them by name. Parameters are written `?`."""
+    """All statements by name. Parameters are written `?`."""
     lock = "FOR UPDATE SKIP LOCKED" if dialect == "postgresql" else ""
     return {name: text.replace("$now", _NOW[dialect]).replace("$lock", lock) for name, text in _STATEMENTS.items()}
 
@@ -114,12 +114,12 @@ _ALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 3, "keepalives_co
 
 
 class OutboxAway(EngineUnavailable):
-    """The database with the outbox does not answer, or does not have it."""
+    """The database with the outbox does not answer, or has no outbox."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingRow:
-    """A job that waits, and for how many ms it has."""
+    """A waiting job, and for how many ms it has waited."""
 
     id: int
     request: str
@@ -128,7 +128,7 @@ class PendingRow:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of one queue, handed over in one call: a lane has one under way, and its rows never change."""
+    """Rows of one queue that are added in one call. A lane has one batch under way, whose rows never change."""
 
     lane: str
     seq: int
@@ -158,7 +158,7 @@ class OutboxStatus:
 
 
 def check_url(url: str) -> str:
-    """The URL of a database that can have an outbox."""
+    """Check the URL of a database that can have an outbox."""
     if not isinstance(url, str):
         raise InvalidOption(f"an outbox URL must be a string, not {preview(url)}")
     scheme = url.partition("://")[0]
@@ -171,7 +171,7 @@ def check_url(url: str) -> str:
 
 
 class Database:
-    """Used from one thread. Whatever goes wrong, the connection is dropped, and the next use makes another."""
+    """A connection, used from one thread. If anything goes wrong it is dropped, and the next use opens another."""
 
     def __init__(self, url: str) -> None:
         self.url = check_url(url)
@@ -180,7 +180,7 @@ class Database:
         self._connection: Any = None
 
     def check_driver(self) -> None:
-        """`EngineUnusable` where what the URL needs is not installed."""
+        """Raise `EngineUnusable` if the driver that the URL needs is not installed."""
         if self._dialect == "postgresql":
             try:
                 import psycopg  # noqa: F401, PLC0415 - the user's choice
@@ -193,16 +193,16 @@ class Database:
     # what the relay does
 
     def anything(self) -> bool:
-        """Whether there is something to hand over, or was left half-way."""
+        """Whether a row is waiting, or a batch was left unfinished."""
         ((found,),) = self._look("anything")
         return bool(found)
 
     def take(
         self, fresh: str, most: Mapping[str, int], held: Collection[str], wrong_with: Callable[[str], str | None]
     ) -> Batch | None:
-        """The batch that a relay left which is gone; else a new one, of the oldest rows of a queue that is not `held`.
-        Rows with which something is wrong are put aside, and never become part of one. `fresh` is what a new lane is
-        called, if one is needed."""
+        """The unfinished batch of a dead relay, or else a new one with the oldest rows of a queue that is not `held`.
+        Invalid rows are set aside and never become part of a batch. `fresh` is the name of a new lane, if one is
+        needed."""
         with self._transaction():
             free = self._run("lane")
             name, seq = free[0] if free else (fresh, 0)
@@ -220,20 +220,20 @@ class Database:
         return Batch(name, seq, rows[0][1], tuple(PendingRow(row, request, age) for row, _, request, age in rows))
 
     def done(self, batch: Batch) -> None:
-        """It is handed over: its rows go, unless another relay has seen to it."""
+        """Delete the rows of a batch that was added, unless another relay has done so."""
         with self._transaction():
             if self._run("free", batch.seq, batch.lane, batch.seq):
                 self._run("delete", batch.lane)
 
     def release(self, batch: Batch, errors: Mapping[int, str]) -> None:
-        """It was refused for good: its rows wait again, those with an error aside."""
+        """Return the rows of a batch that was refused for good; those with an error are set aside."""
         with self._transaction():
             if self._run("free", batch.seq + 1, batch.lane, batch.seq):
                 self._run("leave", batch.lane)
                 self._set_aside(errors)
 
     def retire(self, batch: Batch) -> None:
-        """The lane's numbers are not what the store knows of it: its rows wait for another lane."""
+        """Give up a lane whose numbers the store does not recognize: its rows wait for another lane."""
         with self._transaction():
             if self._run("retire", batch.lane, batch.seq):
                 self._run("leave", batch.lane)
@@ -241,7 +241,7 @@ class Database:
     # what people ask for
 
     def create(self) -> None:
-        """Make the tables, and a file for them if need be."""
+        """Create the tables, and the file if necessary."""
         if self._dialect == "sqlite":
             with self._driver_errors():
                 self._connection = self._connection or sqlite3.connect(str(parse(self.url).path), isolation_level=None)
@@ -253,7 +253,7 @@ class Database:
         return [OutboxRow(*row) for row in self._look("rows", after, limit)]
 
     def again(self, row: int) -> None:
-        """Let a row that was refused be tried again."""
+        """Let a refused row be tried again."""
         if not self._look("again", row):
             raise NotFound(f"there is no refused row {row} in the outbox")
 
@@ -302,14 +302,14 @@ class Database:
         return chosen
 
     def _look(self, name: str, *parameters: Any) -> list[Any]:
-        """A statement that is a transaction by itself."""
+        """Execute a statement that is a transaction by itself."""
         with self._driver_errors() if self._dialect == "sqlite" else self._transaction():
             return self._run(name, *parameters)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """What happens within is committed as one. On SQLite it begins as a writer: one that read first could not
-        become one later. On PostgreSQL it ends if another keeps it waiting, who may never go on."""
+        """Commit what happens inside as one transaction. On SQLite it begins as a writer, because one that has read
+        could not become one later. On PostgreSQL it ends if it has to wait for another, which may never end."""
         with self._driver_errors():
             self._execute("BEGIN IMMEDIATE" if self._dialect == "sqlite" else _begin(), ())
             yield
@@ -359,7 +359,8 @@ class Database:
 
 
 def _begin() -> str:
-    """In one message. It is local to the transaction: a pooler would refuse an option of the connection."""
+    """Begins a transaction in one message. The settings are local to it: a pooler would refuse options of the
+    connection."""
     return (
         "BEGIN ISOLATION LEVEL READ COMMITTED; "
         f"SET LOCAL lock_timeout = {_LOCKED}; SET LOCAL statement_timeout = {_LONGEST}"

@@ -20,14 +20,14 @@ _VENDORS: dict[str, Dialect] = {"sqlite": "sqlite", "postgresql": "postgresql"}
 
 @dataclass(frozen=True, slots=True)
 class BoundConnection:
-    """A connection, and what it speaks. Parameters are written `?`. Nothing is ever committed."""
+    """A connection and its dialect. Parameters are written `?`. It never commits."""
 
     dialect: Dialect
     execute: Callable[[str, Sequence[str]], object]
 
 
 def writer_of(connection: Any) -> BoundConnection:
-    """For one of sqlite3, psycopg, SQLAlchemy (a session too) or Django. None of them is imported for it."""
+    """For a connection of sqlite3, psycopg, SQLAlchemy (a session too) or Django, none of which is imported for it."""
     kinds = type(connection).__mro__
     if any(kind.__name__.startswith("Async") for kind in kinds):
         raise UsageError(

@@ -34,8 +34,8 @@ T = TypeVar("T")
 
 
 class OwnThread:
-    """Does one thing after another. An executor's threads are waited for when the process ends; this one is not, so
-    that a database that does not answer cannot keep a process that is done."""
+    """Runs calls one after the other in a thread. Unlike an executor's threads it is not waited for when the process
+    ends, so a database that does not answer cannot keep the process alive."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -43,7 +43,7 @@ class OwnThread:
         self._begun = False
 
     async def do(self, work: Callable[..., T], *arguments: Any) -> T:
-        """What `work` answers, or raises. If this is cancelled, what has begun goes on to its end."""
+        """What `work` returns or raises. If this is cancelled, work that has begun continues to its end."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
@@ -66,7 +66,7 @@ class OwnThread:
         return await future
 
     def close(self) -> None:
-        """End after what was asked for already."""
+        """End after the calls that are queued already."""
         if self._begun:
             self._begun = False
             self._orders.put(None)
@@ -97,8 +97,8 @@ _LAST_ROUND: Final = 5.0  # seconds for a round to end when the worker stops
 
 
 class Relay:
-    """Takes a batch from the database, adds its jobs, deletes its rows. Whichever of these is the last that happened,
-    the next round goes on from there, here or in another process."""
+    """Takes a batch from the database, adds its jobs, deletes its rows. Whichever of these steps was the last, the next
+    round continues from there, in this process or another."""
 
     def __init__(self, database: Database, store: Engine, clock: Clock, events: Events, name: str) -> None:
         self._database = database
@@ -117,7 +117,7 @@ class Relay:
         self._nudged = asyncio.Event()
 
     async def run(self) -> None:
-        """Until cancelled. Trouble with the database or the store is told once, and waited out."""
+        """Run until cancelled. Errors of the database or the store are reported once, then waited out."""
         self._home = asyncio.get_running_loop()
         rest = _FIRST_REST
         try:
@@ -137,14 +137,14 @@ class Relay:
             await self.close()
 
     async def drain(self) -> int:
-        """Hand over all that there is now. Returns how many jobs that were."""
+        """Move everything that is there now. Returns how many jobs that were."""
         before = self.handed
         while await self.round():
             pass
         return self.handed - before
 
     async def round(self) -> bool:
-        """One batch, or what is left of one. False: there was none."""
+        """Move one batch, or finish one. Returns False if there was none."""
         if self._batch is None:
             if not await self._do(self._database.anything):
                 return False
@@ -164,13 +164,14 @@ class Relay:
         return True
 
     def nudge(self) -> None:
-        """Something was written in this process, by any thread: look soon, and more often for a while."""
+        """Look soon, and more often for a while, because this process has written to the outbox. Callable from any
+        thread."""
         home = self._home
         if home is not None and not home.is_closed():
             home.call_soon_threadsafe(self._nudged.set)
 
     async def close(self) -> None:
-        """Let go of the connection; a database that does not answer is not waited for."""
+        """Close the connection, without waiting for a database that does not answer."""
         closing = asyncio.ensure_future(self._do(self._database.close))
         await asyncio.wait([closing], timeout=_LAST_ROUND)
         self._thread.close()
@@ -198,9 +199,9 @@ class Relay:
             self._added(batch.queue, jobs, answers)
 
     async def _sent(self, batch: Batch, jobs: Sequence[NewJob]) -> tuple[list[Added], TorilError | None]:
-        """What the store says to this number, which it says to every relay that asks; nothing if it has no jobs, and
-        never will. A refusal alone does not last: the same call of a relay that was taken for dead may come when there
-        is room. So the number is given to no jobs, unless it belongs to these by now."""
+        """What the store answers to this number, the same to every relay that asks; nothing if the number has no jobs
+        and never will. A refusal alone does not last: the same call of a relay that was taken for dead may come when
+        there is room. So the number is given to no jobs, unless it belongs to these by now."""
         call = Call(batch.lane, batch.seq)
         try:
             return await self._store.add(batch.queue, jobs, call=call), None
@@ -210,15 +211,16 @@ class Relay:
             return [], error
 
     async def _refuse(self, batch: Batch, error: TorilError | None) -> None:
-        """The store has taken nothing of it, and will not: its rows are free. Without an error, another relay was told
-        why, and did not get to say it."""
+        """Free the rows of a batch of which the store has taken nothing and will not. Without an error, another relay
+        was told why, and did not get to record it."""
         alone = len(batch.rows) == 1 and isinstance(error, UsageError)
         await self._do(self._database.release, batch, {batch.rows[0].id: error_text(error)} if error and alone else {})
         if error is not None and not alone:
             self._make_smaller(batch)
 
     def _make_smaller(self, batch: Batch) -> None:
-        """All or none did not fit: fewer may. A queue that does not take one is full, and left alone for a while."""
+        """Try fewer jobs, because all of them did not fit. A queue that does not take a single one is full, and left
+        alone for a while."""
         self._most[batch.queue] = max(1, len(batch.rows) // 2)
         if len(batch.rows) == 1:
             self._full[batch.queue] = self._clock.monotonic() + _FULL * (0.5 + self._clock.random())
@@ -232,11 +234,11 @@ class Relay:
     # waiting
 
     async def _do(self, work: Callable[..., T], *arguments: Any) -> T:
-        """In the thread that has the connection."""
+        """Run in the thread that has the connection."""
         return await self._thread.do(work, *arguments)
 
     async def _whole(self, work: Any) -> Any:
-        """A round is not left half-way when the worker stops, unless it takes too long."""
+        """Finish a round when the worker stops, unless it takes too long."""
         task = asyncio.ensure_future(work)
         try:
             return await asyncio.shield(task)
@@ -247,7 +249,7 @@ class Relay:
             raise
 
     async def _rested(self, seconds: float) -> bool:
-        """Whether it was nudged before the time was over."""
+        """Wait, and tell whether a nudge came before the time was over."""
         waits = [
             asyncio.ensure_future(self._nudged.wait()),
             asyncio.ensure_future(self._clock.sleep(seconds * (0.75 + self._clock.random() / 2))),
@@ -276,7 +278,7 @@ class Relay:
 
 
 def _wrong_with(request: str) -> str | None:
-    """Why a row can never be handed over, if so."""
+    """Why a row can never be added, or None."""
     try:
         job = load_new_job(request)
     except Undecodable as error:
@@ -285,7 +287,7 @@ def _wrong_with(request: str) -> str | None:
 
 
 def _is_of_others(jobs: Sequence[NewJob], answers: Sequence[Added]) -> bool:
-    """Whether this is the answer to a call of the same number with other jobs in it. Ids of those that may yield to
-    another job tell nothing."""
+    """Whether this is the answer to a call of the same number with other jobs in it. Ids of jobs that may yield to
+    another tell nothing."""
     answered = {answer.id for answer in answers}
     return any(job.dedup is None and job.id not in answered for job in jobs)

@@ -22,7 +22,7 @@ Round = Callable[[], Coroutine[Any, Any, None]]
 
 
 class OutboxService:
-    """The outbox of an app, at `url`: what is written to it here, and who relays it."""
+    """The outbox of an app, at `url`: writes to it, and relays it."""
 
     def __init__(self, services: AppServices, url: str | None) -> None:
         self.url = checked_outbox(url)
@@ -107,13 +107,13 @@ class OutboxService:
         return Relay(database, services.engine, services.clock, services.events, own)
 
     def _written(self) -> None:
-        """A row was written here: a relay in this process need not wait for its next look."""
+        """Nudge the relays of this process, because a row was written here."""
         if self._relay is not None:
             self._relay.nudge()
 
 
 def checked_outbox(url: str | None) -> str | None:
-    """The outbox that an app is given, else the one that the environment names."""
+    """The outbox given to an app, or else the one from the environment."""
     given = url if url is not None else os.environ.get("TORIL_OUTBOX") or None
     if given is None:
         return None

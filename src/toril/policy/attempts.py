@@ -25,7 +25,7 @@ _NO_ATTEMPT: Final = frozenset({CANCELLED_KIND, EXPIRED_KIND})  # ended by other
 
 
 def short_error(failure: Failure) -> str:
-    """What a line has behind attempt and time: kind, reason and traceback, bounded."""
+    """What a line has after attempt and time: kind, reason and traceback, shortened."""
     reason = storable(failure.reason, ATTEMPT_REASON_BYTES)
     traceback = storable_end(failure.traceback, ATTEMPT_TRACEBACK_BYTES)
     return json.dumps([failure.kind[:200], reason, traceback], ensure_ascii=False, separators=(",", ":"))[1:-1]
@@ -36,12 +36,12 @@ def error_line(attempt: int, at: int | None, failure: Failure) -> str:
 
 
 def dump_errors(errors: Sequence[AttemptFailure]) -> str | None:
-    """The text for these; None for none."""
+    """The text for these errors; None if there are none."""
     return "\n".join(error_line(each.attempt, each.at, each.failure) for each in errors[-ATTEMPT_ERRORS:]) or None
 
 
 def load_errors(text: str | None) -> tuple[AttemptFailure, ...]:
-    """What the text says. A line that cannot be read is left out."""
+    """The errors in a text. Lines that cannot be read are left out."""
     found = []
     for line in (text or "").split("\n"):
         try:
@@ -57,11 +57,9 @@ def load_errors(text: str | None) -> tuple[AttemptFailure, ...]:
 def all_errors(
     recorded: Sequence[AttemptFailure], last: Failure | None, *, made: int, at: int | None, traces: Sequence[str] = ()
 ) -> tuple[AttemptFailure, ...]:
-    """The errors of all attempts, in their order: those recorded, and the failure that the job has now, of time `at`.
-
-    Workers of other libraries record nothing but a stack trace for each attempt (`traces`): where all of these are
-    there, they tell of attempts that nothing else does.
-    """
+    """The errors of all attempts in order: those recorded, and the job's current failure, of time `at`. Workers of
+    other libraries record nothing but a stack trace per attempt (`traces`); if all of these are there, they tell of
+    attempts that nothing else does."""
     found = {each.attempt: each for each in recorded}
     if last is not None and last.kind not in _NO_ATTEMPT:
         attempt = max(made, 1)

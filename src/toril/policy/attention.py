@@ -42,7 +42,7 @@ _QUIET: Final = 3  # minutes without a failure between two stretches of them
 
 
 class Importance(IntEnum):
-    """How bad it is."""
+    """How urgent it is."""
 
     CRITICAL = 1
     WARNING = 2
@@ -50,9 +50,9 @@ class Importance(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFacts:
-    """A queue's last hour: `completed` and `failed` by the minute, the last under way; times in seconds. `growth` is by
-    how many jobs a minute its backlog grows; None if that is not known. `free` are the slots that its workers have
-    left, `paused_since` (ms) is when it was paused, if that is known."""
+    """A queue's last hour: `completed` and `failed` per minute, the last minute still under way; times in seconds.
+    `growth` is by how many jobs a minute its backlog grows, None if unknown. `free` is how many slots its workers have
+    left, `paused_since` (ms) when it was paused, if known."""
 
     name: str
     waiting: int
@@ -73,7 +73,7 @@ class QueueFacts:
 
 @dataclass(frozen=True, slots=True)
 class NoWorker:
-    """Jobs wait, and nobody is there to take them."""
+    """Jobs are waiting, but there is no worker to run them."""
 
     queue: str
     since: int
@@ -95,7 +95,7 @@ class HighFailureRate:
 
 @dataclass(frozen=True, slots=True)
 class CircuitOpen:
-    """Jobs of a key are put off."""
+    """Jobs of a key are deferred."""
 
     key: str
     since: int
@@ -124,7 +124,7 @@ class Slow:
 
 @dataclass(frozen=True, slots=True)
 class Stalling:
-    """Workers were lost, or lost their jobs, in the last hour."""
+    """Workers died, or lost jobs, in the last hour."""
 
     queue: str
     since: None
@@ -133,7 +133,7 @@ class Stalling:
 
 @dataclass(frozen=True, slots=True)
 class ManyDeadLetters:
-    """Jobs give up, one after the other."""
+    """Many jobs failed for good."""
 
     since: None
     letters: int
@@ -141,7 +141,7 @@ class ManyDeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """Someone has stopped a queue, jobs wait, and that may have been forgotten."""
+    """A queue is paused while jobs wait, which may have been forgotten."""
 
     queue: str
     since: int
@@ -173,8 +173,8 @@ def needs(
     findings: Sequence[Finding] = (),
     letters: int = 0,
 ) -> list[Need]:
-    """All that needs attention at `now` (ms): the critical first, of these by kind, then the oldest. `usual` has the
-    failure rate of the week for each of `suspects(queues)`; `letters` are the dead letters of the last hour."""
+    """Everything that needs attention at `now` (ms): critical first, then by kind, then the oldest first. `usual` has
+    the week's failure rate for each of `suspects(queues)`; `letters` is the number of dead letters in the last hour."""
     found: list[Need] = [CircuitOpen(each.key, each.since, each.till) for each in circuits if _is_open(each)]
     found += [StoreUnwell(None, finding) for finding in findings if finding.severity is not Severity.NOTICE]
     for queue in queues:
@@ -195,20 +195,20 @@ def needs(
 
 
 def suspects(queues: Sequence[QueueFacts]) -> list[str]:
-    """The queues that fail more than they may; whether that is unusual remains to be seen."""
+    """The queues that fail too much; whether that is unusual is decided later."""
     return [queue.name for queue in queues if _rate(queue) is not None]
 
 
 def usual_rate(queue: QueueFacts, completed: int, failed: int) -> float | None:
-    """The failure rate of a week in which so many jobs ended, without the last half hour: what goes wrong now must not
-    make itself look usual. None if no job ended before, so that nothing is usual."""
+    """The failure rate of a week with this many ended jobs, without the last half hour, so that a current problem does
+    not look usual. None if no job ended before."""
     good = max(0, completed - sum(queue.completed[-_HALF_AN_HOUR:]))
     bad = max(0, failed - sum(queue.failed[-_HALF_AN_HOUR:]))
     return failure_rate(good, bad) if good + bad else None
 
 
 def trend(waiting: int, growth: float | None) -> int:
-    """Whether a backlog grows (1) or shrinks (-1) by more than a fiftieth a minute."""
+    """Whether a backlog grows (1) or shrinks (-1) by more than 2% a minute."""
     if growth is None or abs(growth) <= max(1.0, waiting * _GROWING):
         return 0
     return 1 if growth > 0 else -1
@@ -243,7 +243,7 @@ def _failing(queue: QueueFacts, now: int, usual: Mapping[str, float | None]) -> 
 
 
 def _began(failed: Sequence[int], now: int) -> int:
-    """When the last stretch of failures began, to the minute, whether it goes on or is over."""
+    """The minute in which the latest series of failures began, whether it continues or is over."""
     first = quiet = 0
     seen = False
     for back, count in enumerate(reversed(failed)):

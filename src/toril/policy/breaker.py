@@ -63,7 +63,7 @@ class Breaker:
         )
 
     def key_for(self, queue: str, name: str, data: Any, own: str | None = None) -> str:
-        """The circuit on which a job of this payload hangs, unless its producer has named one."""
+        """The key of the circuit for a job with this payload, unless its producer has set one."""
         if own is not None:
             return own
         match self.by:
@@ -78,8 +78,8 @@ class Breaker:
 def admit(
     circuit: CircuitRow, terms: CircuitTerms, holder: str, *, lease: int, now: int
 ) -> tuple[CircuitRow, Admission]:
-    """Whether one more may run. Who asks first after the pause makes the circuit half-open. A probe that asks again is
-    renewed; one whose lease is over makes room for another, but what it says later still counts."""
+    """Whether one more job may run. The first to ask after the pause makes the circuit half-open. A probe that asks
+    again is renewed; one whose lease has run out makes room for another, but its later report still counts."""
     circuit = replace(circuit, terms=terms)
     if circuit.state is CircuitState.CLOSED:
         return circuit, Admitted()
@@ -101,16 +101,16 @@ def admit(
 
 
 def put_off(wait: int, terms: CircuitTerms, *, chance: float) -> int:
-    """For how many ms a job is put off that may not run before `wait` have passed. Those that were put off at once come
-    back apart, so that the first of them find out how it is, and the rest need not."""
+    """For how many ms to defer a job that may not run before `wait` have passed. Jobs deferred at the same time come
+    back at different times, so that the first of them find out and the rest need not."""
     return wait + round(_SPREAD * terms.pause * chance)
 
 
 def record(
     circuit: CircuitRow, terms: CircuitTerms, holder: str, sign: CircuitSample, *, now: int
 ) -> tuple[CircuitRow, CircuitState | None]:
-    """What one run says; and the state that the circuit has changed to. Of those who started before it opened nothing
-    is learned any more."""
+    """Count the report of one run. Returns the state to which the circuit changed. Runs that started before it opened
+    no longer count."""
     circuit = replace(circuit, terms=terms)
     match circuit.state:
         case CircuitState.OPEN:
@@ -160,13 +160,13 @@ def _is_too_much(circuit: CircuitRow) -> bool:
 
 
 def trip(circuit: CircuitRow, pause: int, *, now: int) -> CircuitRow:
-    """Open for so long."""
+    """Open the circuit for this long."""
     return CircuitRow(key=circuit.key, state=CircuitState.OPEN, till=now + pause, since=now, terms=circuit.terms)
 
 
 def is_forgettable(circuit: CircuitRow, now: int) -> bool:
-    """Whether nothing would be lost with it: it is closed, and what it has counted is over; or its pause is, and nobody
-    has asked for so long that what it knows is old."""
+    """Whether nothing would be lost with the circuit: it is closed and its counts have expired, or its pause is over
+    and nobody has asked for so long that its counts are out of date."""
     if circuit.state is CircuitState.CLOSED:
         return all(slot[0] <= now - circuit.terms.window for slot in circuit.slots)
     last = max(circuit.till, *(till for _, till in circuit.probes), 0)
@@ -182,7 +182,7 @@ def dump(circuit: CircuitRow) -> str:
 
 
 def load(key: str, text: str | None) -> CircuitRow:
-    """A circuit as `dump` wrote it; one that nothing is known of is closed."""
+    """A circuit as `dump` wrote it; a closed one if there is none."""
     if text is None:
         return CircuitRow(key=key)
     state, till, since, slots, probes, passed, (failures, window, pause, most, rate, minimum) = json.loads(text)

@@ -47,7 +47,7 @@ _FIXES: Final = {
 
 
 def finding_of(fault: Fault) -> Finding:
-    """The finding that a fault of the layout is."""
+    """The finding for a fault of the layout."""
     severity, sentence = _FAULTS[fault.kind]
     repairable = fault.kind not in BEYOND_REPAIR
     subject = fault.subject if fault.kind is FaultKind.FOREIGN else repr(fault.subject)
@@ -64,8 +64,8 @@ def finding_of(fault: Fault) -> Finding:
 
 
 def judged(facts: Checkup, *, counted: bool = True) -> list[Finding]:
-    """The findings that the facts of a server or a file are, beside which its jobs are `counted` or not. Of a sound one
-    that was read through there are none."""
+    """The findings for the facts of a server or a file, whose jobs were `counted` or not. There are none for a healthy
+    one that was checked completely."""
     match facts:
         case ServerFacts():
             return [*_memory(facts), *_persistence(facts), *_replication(facts), *_manners(facts)]
@@ -249,7 +249,7 @@ def _notice(code: str, where: str, summary: str, fix: str) -> Finding:
 
 
 class ScanPosition(NamedTuple):
-    """How far a walk has come."""
+    """How far a scan has come."""
 
     queue: str  # empty for what is of no queue
     step: str
@@ -257,7 +257,7 @@ class ScanPosition(NamedTuple):
 
 
 class ScanOrder:
-    """Some steps for each queue, in the order of their names, and then some for the store."""
+    """The order of a scan: some steps for each queue by name, then some for the store."""
 
     def __init__(self, queues: Iterable[str], steps: Sequence[str], last: Sequence[str]) -> None:
         self._queues = sorted({*queues})
@@ -265,7 +265,7 @@ class ScanOrder:
         self._last = last
 
     def first(self, cursor: str | None) -> ScanPosition:
-        """Where a walk begins, or goes on. A queue that is gone since is passed over."""
+        """Where a scan begins or continues. A queue that has disappeared since is skipped."""
         if cursor is None:
             return self._queue(0)
         spot = _read(cursor)
@@ -276,7 +276,8 @@ class ScanOrder:
         return spot
 
     def after(self, spot: ScanPosition, at: Any) -> ScanPosition | None:
-        """What follows, where a look says that its step goes on `at`, or is over; None: nothing does."""
+        """What comes next, if a look says that its step continues `at` a place or, with None, is finished; None if
+        nothing does."""
         if at is not None:
             return spot._replace(at=at)
         steps = self._steps_of(spot)
@@ -297,7 +298,7 @@ class ScanOrder:
 
 
 def cursor_of(spot: ScanPosition | None) -> str | None:
-    """A spot as it is given out."""
+    """A position as a cursor."""
     if spot is None:
         return None
     return base64.urlsafe_b64encode(json.dumps(spot, ensure_ascii=False).encode()).decode().rstrip("=")

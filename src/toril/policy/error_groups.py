@@ -52,7 +52,7 @@ def likeness(reason: str) -> str:
 
 
 def grouped(failures: Iterable[FailureSample]) -> tuple[ErrorGroup, ...]:
-    """The groups, the greatest first."""
+    """The groups, largest first."""
     found: dict[tuple[str, str], list[FailureSample]] = {}
     for failed in failures:
         found.setdefault((failed.kind, likeness(failed.reason)), []).append(failed)

@@ -22,8 +22,8 @@ _MOMENT: Final = 100  # ms that a thousand jobs take at least, whatever clocks s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobName:
-    """The jobs of one name that ended: `completed`, `failed` (for good, stalled to death or expired) and `cancelled`.
-    `rate` is how many ended a minute; `p50` and `p95` are how long they ran, in ms."""
+    """The jobs of one name that ended: `completed`, `failed` (for good, stalled too often or expired) and `cancelled`.
+    `rate` is how many ended per minute; `p50` and `p95` are how long they ran, in ms."""
 
     name: str
     completed: int
@@ -40,21 +40,21 @@ class JobName:
 
     @property
     def failure_rate(self) -> float:
-        """Percent of those that completed or failed."""
+        """The percentage of failures among those that completed or failed."""
         counted = self.completed + self.failed
         return 100 * self.failed / counted if counted else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class ByName:
-    """Those that failed most first, then the most frequent; of jobs that ended since `since`."""
+    """Job names, those that failed most first, then the most frequent, of jobs that ended since `since`."""
 
     since: int
     names: tuple[JobName, ...]
 
 
 def by_name(endings: Sequence[Sequence[RunRow]], now: int) -> ByName:
-    """Of the newest run records of each ending, as stores give them."""
+    """Statistics from the newest run records of each ending."""
     since = max([now - _DAY, *(runs[-1].finished_at for runs in endings if len(runs) >= RUNS)])
     found: dict[str, list[RunRow]] = {}
     for run in chain.from_iterable(endings):

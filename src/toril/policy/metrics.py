@@ -62,13 +62,13 @@ def check_range(given: object) -> int:
 
 
 def window_of(given: object) -> MetricsWindow:
-    """What to ask of a store for a range."""
+    """What to read from a store for a range."""
     minutes, step = check_range(given), STEPS[str(given)]
     return MetricsWindow(minutes, step, minutes // step)
 
 
 def check_window(queues: Sequence[str], window: MetricsWindow) -> None:
-    """Refuse what a store has no figures for, or cannot give at once."""
+    """Refuse a window for which a store has no metrics, or too many."""
     if len(queues) > AT_ONCE:
         raise InvalidOption(f"one call reads the metrics of at most {AT_ONCE} queues, not {len(queues)}")
     check_int("minutes", window.minutes, 1, _MINUTES)
@@ -89,7 +89,7 @@ def bucketed(first: int, counts: Sequence[int], step: int) -> tuple[tuple[int, i
 
 
 def failure_rate(completed: int, failed: int) -> float:
-    """Percent of those that ended, to one decimal; 0 where none did."""
+    """The percentage of failures among jobs that ended, to one decimal; 0 if none did."""
     ended = completed + failed
     return round(failed / ended * 100, 1) if ended else 0.0
 

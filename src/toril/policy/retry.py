@@ -72,8 +72,8 @@ class Nature(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorTable:
-    """Which errors are worth another attempt and which are not, by the full names of their classes. Where `on` names
-    some, all others are not."""
+    """Which errors are retried and which are not, by the full names of their classes. If `on` has any, all others are
+    not."""
 
     on: tuple[str, ...] = ()
     give_up_on: tuple[str, ...] = ()
@@ -114,8 +114,8 @@ _SAYS_SO: Final[tuple[tuple[type[BaseException], Nature], ...]] = (
 
 
 def nature_of(error: BaseException, table: ErrorTable = DEFAULTS) -> Nature:
-    """What an error says itself comes first, then the table, then what is known of libraries. Of two classes that a
-    table names, the one nearer to the error decides."""
+    """Decides by what the error itself says, then by the table, then by what is known of libraries. If several classes
+    of a table apply, the most specific one decides."""
     for kind, nature in _SAYS_SO:
         if isinstance(error, kind):
             return nature
@@ -135,8 +135,8 @@ def _nearest(names: Sequence[str], transient: Container[str], permanent: Contain
 
 
 def lineage(error: BaseException) -> tuple[str, ...]:
-    """The full names of an error's class and of those it derives from, its own first. An error that stands for one
-    of another process has that one's."""
+    """The full names of an error's class and its base classes, its own first. An error that stands for one of another
+    process has the names of that one."""
     stored = getattr(error, "lineage", None)
     if isinstance(stored, tuple):
         return stored
@@ -144,7 +144,7 @@ def lineage(error: BaseException) -> tuple[str, ...]:
 
 
 def names_of(what: str, given: ErrorKinds) -> tuple[str, ...]:
-    """Error classes, or their full names, as names."""
+    """The full names of exception classes, which may already be names."""
     several = [given] if isinstance(given, type | str) or not isinstance(given, Iterable) else list(given)
     names = []
     for each in several:
@@ -285,7 +285,7 @@ class Retry:
         return ErrorTable(names_of("on", self.on), names_of("give_up_on", self.give_up_on))
 
     def wire(self) -> Backoff:
-        """What a job carries that was given this as its own."""
+        """What a job carries that was added with this `Retry`."""
         table = self.table
         return replace(self.backoff.wire(), on=table.on, give_up_on=table.give_up_on)
 
@@ -316,8 +316,8 @@ def judge(
     table: ErrorTable = DEFAULTS,
     delay: int | None = None,
 ) -> Outcome:
-    """Retry while attempts are left, unless the error, or the table of errors, says otherwise. `delay` is what a
-    strategy of the app's own has decided."""
+    """Retry while attempts are left, unless the error, or the table of errors, says otherwise. `delay` is what the
+    app's own strategy has decided."""
     match error:
         case Snooze():
             return Snoozed(milliseconds("a snooze", error.seconds))
@@ -358,13 +358,13 @@ _FIRST: Final = 2.0
 
 
 def respect_retry_after(attempts: int, error: BaseException, _job: Any) -> Duration:
-    """What the error asks for, else 2 s doubled with each failed attempt, 30 s at most."""
+    """The delay that the error asks for; otherwise 2 s, doubled with each failed attempt, at most 30 s."""
     asked = seconds_asked(error)
     return min(_LONGEST, _FIRST * 2 ** min(attempts, 10)) if asked is None else asked
 
 
 def seconds_asked(error: BaseException) -> Duration | None:
-    """The `retry_after` of an error, if it has one; of other libraries' errors too, where it is a number."""
+    """The `retry_after` of an error, if it has one; of other libraries' errors too, if it is a number."""
     if isinstance(error, TransientError):
         return error.retry_after
     asked = getattr(error, "retry_after", None)
@@ -375,7 +375,7 @@ BUILT_IN: Final[dict[str, BackoffStrategy]] = {"respect-retry-after": respect_re
 
 
 def check_strategy(name: object, fn: object) -> None:
-    """Refuse what could not be called, or called for."""
+    """Refuse a strategy without a usable name or function."""
     if not isinstance(name, str) or not 1 <= len(name) <= 64 or not name.isprintable() or name.startswith("toril:"):
         raise InvalidOption(f"a strategy's name must have 1 to 64 printable characters; got {preview(name)}")
     if not callable(fn):
@@ -383,7 +383,7 @@ def check_strategy(name: object, fn: object) -> None:
 
 
 def check_known(backoff: Backoff, strategies: Container[str]) -> Backoff:
-    """A name that no worker of this app knows is refused where someone can mend it."""
+    """Refuse a strategy that the app does not declare, while the caller can still correct it."""
     name = backoff.strategy
     if name is not None and name != DECORRELATED and name not in strategies:
         raise InvalidOption(

@@ -62,7 +62,7 @@ def _every(when: str) -> str:
 
 
 def _often(second: str, minute: str, hour: str) -> str | None:
-    """What comes several times an hour, or each hour."""
+    """What recurs several times an hour, or every hour."""
     seconds, minutes, hours = _field(second, 0, 59), _field(minute, 0, 59), _field(hour, 0, 23)
     if seconds is None or minutes is None or hours is None:
         return None
@@ -101,7 +101,7 @@ def _within(hours: _Field) -> str | None:
 
 
 def _stepping(field: _Field, unit: str, of: int) -> str | None:
-    """A step that does not part its round evenly has no plain words."""
+    """A step that does not divide its range evenly has no plain words."""
     if field.step == 1:
         return f"Every {unit}"
     return f"Every {field.step} {unit}s" if of % field.step == 0 else None
@@ -158,7 +158,7 @@ def _weekdays(field: _Field) -> str | None:
 
 
 def _field(text: str, low: int, high: int) -> _Field | None:
-    """What a field means; None if it is of a kind that is not spoken of here."""
+    """What a field means; None if it is of a kind that has no plain words."""
     values: list[int] = []
     parts = text.split(",")
     for part in parts:

@@ -18,7 +18,7 @@ __all__ = ["RunDecision", "after", "check_cron", "decide_run", "first", "followi
 
 
 def check_cron(expression: object, tz: object) -> str:
-    """The expression in its plain form, if it names a time that comes."""
+    """The expression in its plain form. Refuses one that never matches."""
     if not isinstance(expression, str):
         raise InvalidOption(f"cron must be a string of five or six fields, not {preview(expression)}")
     text = " ".join(expression.split())
@@ -54,7 +54,7 @@ _LATE: Final = 60_000  # ms after which a run counts as missed; half the interva
 
 
 class RunDecision(StrEnum):
-    """What to do with a run whose time has come."""
+    """What to do with a run that is due."""
 
     RUN = "run"
     MISSED = "missed"
@@ -63,7 +63,7 @@ class RunDecision(StrEnum):
 
 
 def shift(schedule: Schedule) -> int:
-    """By how many ms jitter moves the schedule: from 0 to below its jitter, the same everywhere and for ever."""
+    """By how many ms jitter shifts the schedule: from 0 to below its jitter, always the same."""
     if not schedule.jitter:
         return 0
     digest = hashlib.sha256(schedule.id.encode()).digest()
@@ -71,7 +71,7 @@ def shift(schedule: Schedule) -> int:
 
 
 def first(schedule: Schedule, now: int) -> int | None:
-    """The first run of a schedule that is new at `now`; None if its end comes before."""
+    """The first run of a schedule that is new at `now`; None if it ends before."""
     begin = now if schedule.start is None else max(schedule.start, now)
     if schedule.every is None:
         return _before_end(schedule, _cron(schedule, begin - shift(schedule) - 1))
@@ -81,10 +81,8 @@ def first(schedule: Schedule, now: int) -> int | None:
 
 
 def following(schedule: Schedule, slot: int, now: int, count: int = 0) -> int | None:
-    """The run after the one at `slot`, of which `count` have been made; None if there is to be none.
-
-    Times that have passed by `now` are left out, but for `catch_up="all"`, which goes back as far as its window.
-    """
+    """The run after the one at `slot`, if `count` have been made; None if there is none. Times that have passed by
+    `now` are left out, except with `catch_up="all"`, which goes back as far as its window."""
     if schedule.limit is not None and count >= schedule.limit:
         return None
     floor = now - schedule.window if schedule.catch_up is CatchUp.ALL else now + 1
@@ -96,7 +94,7 @@ def following(schedule: Schedule, slot: int, now: int, count: int = 0) -> int | 
 
 
 def upcoming(view: ScheduleRow, count: int = 10) -> list[int]:
-    """The next runs, as far as they can be told."""
+    """The next runs, as far as they can be computed."""
     return list(islice(_row(view), count))
 
 

@@ -29,8 +29,8 @@ _MISSING: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class PayloadKey:
-    """A path of keys in a payload, parted by dots; there, or there with this value. `parse` reads `user.id` and
-    `user.id=7`, whose value is JSON where it can be, and the same as text."""
+    """A path of keys in a payload, separated by dots, that must exist or have a given value. `parse` reads `user.id`
+    and `user.id=7`; the value is JSON if it can be, and compared as text too."""
 
     path: str
     values: tuple[Any, ...] = ()
@@ -54,7 +54,7 @@ class PayloadKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searchable:
-    """Of a job or a run, what a filter looks at: as it is shown, so that nothing can be found that is not shown."""
+    """The fields of a job or a run that a filter looks at, as they are shown, so that nothing hidden can be found."""
 
     id: str
     name: str
@@ -101,12 +101,12 @@ class JobFilter:
 
     @property
     def everything(self) -> bool:
-        """Whether nothing is asked for."""
+        """Whether the filter is empty."""
         return self == _EVERYTHING
 
     @property
     def looks_within(self) -> bool:
-        """Whether payloads are looked at."""
+        """Whether the filter looks at payloads."""
         return self.key is not None or self.text is not None
 
     def fits(self, candidate: Searchable) -> bool:
@@ -134,7 +134,7 @@ _EVERYTHING: Final = JobFilter()
 
 
 def at_path(data: Any, path: str, missing: object = _MISSING) -> Any:
-    """What a payload has under a path of keys and places, parted by dots."""
+    """The value at a path of keys and indexes in a payload, separated by dots."""
     for step in path.split("."):
         if isinstance(data, Mapping):
             data = data.get(step, _MISSING)
@@ -146,7 +146,7 @@ def at_path(data: Any, path: str, missing: object = _MISSING) -> Any:
 
 
 def _same(found: Any, value: Any) -> bool:
-    """Equal, and of one kind: to Python 1 is True."""
+    """Whether two values are equal and of one type; in Python, 1 == True."""
     return bool(found == value) and isinstance(found, bool) == isinstance(value, bool)
 
 
@@ -194,8 +194,8 @@ class DeadLetterFilter:
         payload_of: Callable[[DeadLetterRow], Any] | None = None,
         error_of: Callable[[DeadLetterRow], str] = lambda letter: letter.failure.reason,
     ) -> bool:
-        """Whether this one is meant. Of the error, upper and lower case are the same. `payload_of` and `error_of` give
-        a payload and an error as they may be shown; without the first, what is named like a secret is not searched."""
+        """Whether a dead letter matches. `payload_of` and `error_of` return a payload and an error as they may be
+        shown; without the first, fields named like secrets are not searched."""
         return (
             self.queue in {None, letter.queue}
             and self.name in {None, letter.name}
@@ -240,7 +240,7 @@ def _masked(letter: DeadLetterRow) -> Any:
 
 
 def cursor_of(letter: DeadLetterRow) -> str:
-    """Where a page ended that ended with this one."""
+    """The cursor of a page that ended with this item."""
     return f"{letter.failed_at}:{letter.id}"
 
 

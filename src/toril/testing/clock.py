@@ -44,7 +44,7 @@ class ManualClock:
         return self._start + math.ceil(monotonic * 1000 - 1e-3)
 
     async def sleep(self, seconds: float) -> None:
-        """Ends when the time has been advanced far enough."""
+        """Sleep until the time has been advanced far enough."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sleeping.append((self._due(seconds), future))
         await future
@@ -70,7 +70,7 @@ class ManualClock:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Meanwhile time passes by itself, from one thing that is due to the next."""
+        """Let time pass by itself, from one due event to the next."""
         task = asyncio.get_running_loop().create_task(self._run())
         try:
             yield

@@ -102,7 +102,7 @@ class TestContext(JobContext[T]):
 
 
 class SyncTestContext(SyncJobContext[T]):
-    """A context for a unit test of a plain handler."""
+    """A context for a unit test of a plain `def` handler."""
 
     __slots__ = ("recorded",)
 
@@ -178,7 +178,7 @@ def _claimed(
 
 
 def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never rests, as those of a recorded context are."""
+    """Run a coroutine that never waits, such as those of a recorded context."""
     try:
         coroutine.send(None)
     except StopIteration as done:

@@ -79,7 +79,7 @@ class Killed(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A death to come: where, and while which job is there; None stands for any."""
+    """Where to kill a worker, and while which job is there; None means any."""
 
     place: Place
     name: str | None = None
@@ -94,7 +94,7 @@ class Death:
 
 
 class WatchedStore:
-    """The given store. `stored` is told of each job that is new, `ended` of each attempt that has failed."""
+    """A store that calls `stored` with each new job, and `ended` with each attempt that has failed."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class WatchedStore:
         return call
 
     async def _if_alive(self) -> None:
-        """Nothing of a worker that is dead arrives here any more; and whoever asks in a loop lets others go on."""
+        """Block calls of a dead worker; callers in a loop let others go on."""
         await asyncio.sleep(0)
         if self.dead is not None:
             await self.dead.wait()
@@ -144,7 +144,7 @@ class WatchedStore:
         return _WatchedFlows(self, self._store.flows)
 
     async def add_flow(self, nodes: Sequence[FlowNode], **options: Any) -> list[Added]:
-        """What adds flows calls this."""
+        """Called when flows are added."""
         await self._if_alive()
         answers = await self._store.flows.add(nodes, **options)
         self._note([(node.queue, node.job) for node in nodes], answers)
@@ -176,7 +176,7 @@ class WatchedStore:
                 await self._if_alive()
 
     def name_of(self, lease: Lease) -> str:
-        """The name of a job that was handed out here."""
+        """The name of a job that was claimed here."""
         return self._names.get((lease.queue, lease.id), "")
 
     def kill(self) -> None:
@@ -192,7 +192,7 @@ class WatchedStore:
 
 
 class _WatchedFlows:
-    """The flows of a watched store, which is told of what is added."""
+    """The flows of a watched store, which reports what is added."""
 
     def __init__(self, store: WatchedStore, flows: FlowStore) -> None:
         self._flows = flows

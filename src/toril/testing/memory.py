@@ -74,7 +74,7 @@ def _option(name: str, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which jobs a test means. What is None is not looked at."""
+    """Which jobs a test means. Fields that are None match everything."""
 
     name: str | None
     queue: str | None
@@ -103,7 +103,7 @@ class Wanted:
 
 
 def within(part: Any, whole: Any) -> bool:
-    """Whether all fields of `part` are in `whole` too, with the same values, at any depth."""
+    """Whether `whole` has all fields of `part`, with the same values, at any depth."""
     if isinstance(part, Mapping) and isinstance(whole, Mapping):
         return all(name in whole and within(value, whole[name]) for name, value in part.items())
     if isinstance(part, Sequence) and isinstance(whole, Sequence) and not isinstance(part, str):
@@ -114,7 +114,7 @@ def within(part: Any, whole: Any) -> bool:
 def found(
     wanted: Wanted, added: Sequence[AddedJob], times: int | None, why: Callable[[int], str] = "{} times".format
 ) -> list[AddedJob]:
-    """The jobs that are meant. `AssertionError`, with all that was added, where there are not as many as wanted."""
+    """The matching jobs. Raises `AssertionError`, with all jobs added, if there are not as many as wanted."""
     meant = [each for each in added if wanted.means(each)]
     if len(meant) == times or (times is None and meant):
         return meant
@@ -129,7 +129,7 @@ _PATIENCE: Final = 1000.0  # seconds of a test's clock for a worker to stop, non
 
 
 class Lives:
-    """Has a worker run all that is due up to a time; if it is killed on the way, another goes on."""
+    """Runs workers, one after another if they are killed, until a time."""
 
     def __init__(self, app: App, clock: ManualClock, store: WatchedStore, over: Callable[[], bool]) -> None:
         self._app = app
@@ -144,7 +144,7 @@ class Lives:
         store.die = self._die
 
     async def work(self, until: int) -> int:
-        """Run what is due by then, each at its time. Returns what `run` returns."""
+        """Run what is due by then, everything at its time. Returns what `run` returns."""
         self._until = until
         try:
             return await self._work(asyncio.get_running_loop())
@@ -167,7 +167,7 @@ class Lives:
             self._store.revive()
 
     def kill_here(self) -> NoReturn:
-        """Kill the worker that calls this, from whatever thread its handler runs in."""
+        """Kill the worker that calls this, from any thread in which its handler runs."""
         if self._loop is None or self._life is None or self._life.done():
             raise RuntimeError(
                 "no worker of this test is running a job; call `kill_here` from code that a handler calls"
@@ -185,14 +185,15 @@ class Lives:
             self._dying = self._loop.create_task(self._end(self._life))
 
     async def _end(self, life: "asyncio.Task[int] | None") -> None:
-        """A worker that is cancelled gives its jobs back, which does not arrive; it need not wait for that."""
+        """End a worker. It releases its jobs when it is cancelled, but nothing of that arrives, and it need not wait
+        for it."""
         while life is not None and not life.done():
             life.cancel()
             for _ in range(20):
                 await asyncio.sleep(0)
 
     async def spent(self, wake_at: float | None) -> bool:
-        """There is nothing to do now: move to when there is, unless that is later than asked for."""
+        """There is nothing to do now: move the clock to when there is, unless that is later than asked for."""
         if self._over():
             return False
         due, returned = [] if wake_at is None else [self._clock.moment(wake_at)], 0
@@ -234,7 +235,7 @@ class Memory:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Have the app work here for a while."""
+        """Use this store and clock in the app for a while."""
         with self.app.using(cast("Store", self.store), self.clock) as plan:
             plan.middleware.insert(0, self._around)
             plan.spent = self.lives.spent
@@ -358,13 +359,13 @@ class Memory:
     # failures
 
     def raise_failure(self) -> None:
-        """Raise what the first job that failed has raised, if the test wants that."""
+        """Raise the error of the first job that failed, if the test asked for that."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
 
     async def _around(self, ctx: Any, call_next: Callable[[Any], Any]) -> Any:
-        """The outermost middleware: it keeps what a handler raises, with its traceback."""
+        """The outermost middleware: keeps what a handler raises, with its traceback."""
         try:
             return await call_next(ctx)
         except BaseException as error:
@@ -392,7 +393,7 @@ class Memory:
     # names and payloads
 
     def _name(self, job: Any) -> str | None:
-        """A handler's name in whichever queue has it."""
+        """The name of a handler, in whichever queue has it."""
         if job is None or isinstance(job, str):
             return job
         if isinstance(job, Task):

@@ -31,7 +31,7 @@ _STATUS: Final = {
 
 
 def task_named(path: str) -> Task[Any, Any]:
-    """The task that a job is named for. Whatever else may be found there is not run."""
+    """The task with this path. Anything else that is found there is not run."""
     try:
         found = import_string(path)
     except ImportError as error:
@@ -42,7 +42,7 @@ def task_named(path: str) -> Task[Any, Any]:
 
 
 def result_of(record: JobRecord, backend: str) -> TaskResult[Any]:
-    """What is known of a task, as of when its job was read."""
+    """The result of a task, as of when its job was read."""
     sent = record.data
     status = _STATUS.get(record.state, TaskResultStatus.READY)
     result: TaskResult[Any] = TaskResult(
@@ -74,7 +74,7 @@ def _task(record: JobRecord, sent: dict[str, Any]) -> Task[Any, Any]:
 
 
 def _errors(record: JobRecord) -> list[TaskError]:
-    """What each attempt raised, as the worker has noted it. One that died has noted nothing."""
+    """What each attempt raised, as its worker recorded it. A worker that died recorded nothing."""
     noted = record.checkpoint or []
     errors = [TaskError(exception_class_path=kind, traceback=trace) for kind, trace in noted]
     if record.failure is not None and record.state is State.FAILED and len(errors) < record.attempts_made:
@@ -84,7 +84,7 @@ def _errors(record: JobRecord) -> list[TaskError]:
 
 
 def _workers(record: JobRecord) -> list[str]:
-    """One for each attempt, of which the last is known by name."""
+    """One worker per attempt; only the last is known by name."""
     return [record.worker or ""] * (record.attempts_made + (record.state is State.ACTIVE))
 
 
@@ -159,8 +159,9 @@ class TorilBackend(BaseTaskBackend):
 
 
 def priority_of(priority: int) -> int:
-    """Of -100 to 100, where more is sooner, as a job has it: 1 to 201, where less is. None is without a priority: those
-    go before all others, and a task of priority 100 would wait for them."""
+    """Maps Django's priority, from -100 to 100 with larger numbers first, to a job's, from 1 to 201 with smaller
+    numbers first. None stays without a priority: such jobs run before all others, and a task of priority 100 would wait
+    for them."""
     return int(TASK_MAX_PRIORITY + 1 - priority)
 
 

@@ -29,7 +29,7 @@ __all__ = ["run_tasks", "serve", "worker_id"]
 
 
 def serve(app: App) -> App:
-    """Have this process run the tasks of the project too, and close connections around each job, in the thread that has
+    """Let this process run the project's tasks too, and close database connections around each job, in the thread that
     used them, as Django does around a request."""
     if find_spec("django_tasks") is not None and hasattr(settings, "TASKS"):
         run_tasks(app)
@@ -74,7 +74,7 @@ _LONGEST: Final = 10_000  # characters of each
 
 
 def run_tasks(app: App) -> None:
-    """Work the queues of every backend that is ours."""
+    """Work the queues of all Toril backends."""
     for backend in task_backends.all():
         if isinstance(backend, TorilBackend):
             # One without queues of its own takes tasks for any.

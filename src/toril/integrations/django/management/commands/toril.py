@@ -14,7 +14,7 @@ __all__ = ["Command"]
 
 
 class Command(BaseCommand):
-    """Hands its arguments over, and says in the environment what they are about."""
+    """Passes its arguments to `toril`, with the app and store in the environment."""
 
     help = "Run any `toril` command on the app of settings.TORIL."
     requires_system_checks: list[str] = []  # noqa: RUF012 - so Django declares it
