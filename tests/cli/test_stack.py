@@ -28,6 +28,6 @@ def test_where_a_running_job_is_can_be_asked_from_a_shell(toril: Toril, url: str
 
         assert "in stay\n    await ctx.signal.wait()" in text
         assert (found["queue"], found["id"], found["text"].count("in stay")) == ("email", job.id, 1)
-        assert "does not run" in refused
+        assert "is not running" in refused
 
     on(url, work)

@@ -112,7 +112,7 @@ async def test_a_queue_is_a_dependency_that_a_test_can_replace() -> None:
 
 
 def test_a_queue_that_is_not_declared_is_told_of_at_once() -> None:
-    with pytest.raises(UnknownQueue, match="there is no queue 'mails' in this app; it has 'greetings'"):
+    with pytest.raises(UnknownQueue, match="there is no queue 'mails' in this app; its queues are 'greetings'"):
         queue_of(made(), "mails")
 
 

@@ -111,7 +111,7 @@ async def test_a_job_that_does_not_run_has_no_stack() -> None:
     async with App("memory://") as app:
         queue = app.queue("q")
         job = await queue.add("n")
-        with pytest.raises(WrongState, match="does not run"):
+        with pytest.raises(WrongState, match="is not running"):
             await queue.stack(job.id)
         with pytest.raises(NotFound):
             await queue.stack("nobody")
