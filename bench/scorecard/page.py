@@ -19,11 +19,12 @@ def kept() -> dict[str, Any]:
 
 
 def rendered(document: Mapping[str, Any]) -> str:
+    minutes = "1 minute" if document["minutes"] == 1 else f"{document['minutes']:g} minutes"
     lines = [
-        f"{document['seeds']} seeds of {document['minutes']:g} minutes and {document['jobs']:,} jobs, "
+        f"{document['seeds']} seeds with {minutes} of faults and {document['jobs']:,} jobs each, "
         f"on {document['machine']}.",
         "",
-        "| | acknowledged | late or lost | ran to its end twice | recovered after kills | median, longest recovery | faults |",  # noqa: E501
+        "| | acknowledged | late or lost | run to the end twice | recovered after kills | median, longest recovery | faults |",  # noqa: E501
         "|---|---|---|---|---|---|---|",
     ]
     for peer, told in document["peers"].items():
