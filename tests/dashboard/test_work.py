@@ -220,6 +220,17 @@ async def test_a_phone_shows_which_queues_fail_and_cuts_no_label(one_stage: Stag
     await expect(page.locator('[id="n-webhooks-f"]')).to_have_text("12")
 
 
+async def test_the_table_of_queues_fits_a_window_of_1280_pixels(one_stage: Stage, guest: Guest) -> None:
+    """With a name as long as the longest in the helpdesk example."""
+    page = await guest("/", size=(1280, 900))
+    name = page.locator("#r-queues tbody tr td:first-child a").first
+    await name.evaluate("link => { link.textContent = 'document-processing' }")
+
+    wide = await page.locator("#r-queues .tw").evaluate("box => box.scrollWidth - box.clientWidth")
+
+    assert wide == 0
+
+
 @pytest.mark.parametrize("size", [WIDE, (800, 900), PHONE])
 async def test_no_figure_of_the_overview_runs_into_the_next(
     one_stage: Stage, guest: Guest, size: tuple[int, int]
