@@ -37,8 +37,8 @@ def test_a_worker_is_told_by_its_name(toril: Toril, alive: str, words: str, orde
 
 
 def test_a_worker_that_is_not_there_is_told_nothing(toril: Toril, alive: str) -> None:
-    assert "no worker 'nobody' is alive" in toril("workers", "stop", "nobody", code=1).stderr
-    assert "no worker 'nobody' is alive" in toril("workers", "quiet", "nobody", code=1).stderr
+    assert "there is no live worker 'nobody'" in toril("workers", "stop", "nobody", code=1).stderr
+    assert "there is no live worker 'nobody'" in toril("workers", "quiet", "nobody", code=1).stderr
     assert orders(alive) == ()
 
 

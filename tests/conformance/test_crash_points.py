@@ -71,7 +71,7 @@ async def test_a_call_that_comes_too_late_has_no_effect(shared_engine: Store, na
     await engine.remove("q", [], call=replace(CALL, seq=CALL.seq + 1))
     before = await dump(engine)
 
-    with pytest.raises(CallTooLate, match="came too late: 8"):
+    with pytest.raises(CallTooLate, match="came too late: call 8"):
         await OPERATIONS[name](room, CALL)
 
     assert await dump(engine) == before

@@ -41,7 +41,7 @@ async def test_other_senders_are_forgotten(memory_engine: Store, clock: ManualCl
 async def test_a_removal_of_nothing_shuts_out_what_was_sent_before(engine: Store) -> None:
     await engine.remove("q", [], call=Call(SENDER, 8))
 
-    with pytest.raises(CallTooLate, match="came too late: 8"):
+    with pytest.raises(CallTooLate, match="came too late: call 8"):
         await engine.add("q", [NewJob(name="n", id="a")], call=Call(SENDER, 7))
 
     assert (await engine.counts("q")).waiting == 0

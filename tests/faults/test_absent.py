@@ -63,7 +63,7 @@ async def test_a_worker_waits_for_its_redis(server: RedisServer, caplog: pytest.
         assert await working == 0
 
     assert caplog.text.count("waiting for the store") == 1
-    assert caplog.text.count("the store answers") == 1
+    assert caplog.text.count("connected to the store") == 1
     assert f"127.0.0.1:{server.port}" in caplog.text
 
 

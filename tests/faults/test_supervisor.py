@@ -462,7 +462,7 @@ async def test_a_worker_is_told_to_be_quiet_and_to_stop_by_its_name() -> None:
         while not (await queue.counts()).waiting:  # until it has heard
             await queue.add("n")
             await asyncio.sleep(0.01)
-        with pytest.raises(NotFound, match="no worker 'nobody' is alive"):
+        with pytest.raises(NotFound, match="there is no live worker 'nobody'"):
             await app.stop_worker("nobody")
         await app.stop_worker(worker.id)
         assert await running == 0

@@ -155,7 +155,7 @@ async def test_a_handler_that_blocks_the_loop_past_the_hang_timeout_loses_its_jo
             await blocking
 
     assert (ran, ended, job.stalls) == (["first", "second"], ["lease_lost"], 1)
-    assert "the event loop has been blocked for 0.2 s: the leases of its 1 jobs are not renewed any more" in caplog.text
+    assert "the event loop has been blocked for 0.2 s: the leases of its 1 jobs are no longer renewed" in caplog.text
     assert "go.wait(60)" in caplog.text  # where it stands
     assert "the event loop runs again" in caplog.text
 

@@ -199,7 +199,7 @@ def test_elected_pollers_have_names_of_their_own() -> None:
     @app.poller(elected=True)
     async def inbox() -> None: ...
 
-    with pytest.raises(UsageError, match="poller 'inbox' is declared already"):
+    with pytest.raises(UsageError, match="poller 'inbox' is already declared"):
         app.poller(elected=True)(inbox)
     app.poller(elected=True, name="another")(inbox)
 
