@@ -267,7 +267,7 @@ async def test_a_queue_has_the_lease_that_it_asks_for_and_it_is_renewed_so(
 
 
 async def lose(app: App, job_id: str) -> None:
-    """Another worker, whose clock is a minute ahead, finds that the lease has run out, even if it is renewed meanwhile."""
+    """Another worker, a minute ahead, finds that the lease has run out, even if it is renewed meanwhile."""
     (record,) = await app.store.jobs("q", [job_id])
     assert record is not None
     await app.store.recover("q", now=(record.deadline or 0) + 60_000)
