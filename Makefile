@@ -139,6 +139,10 @@ sync: setup ## Write src/toril/sync.py from the async classes
 reference: setup ## Write docs/cli.md from the commands
 	$(BIN)/python -m tools.commands --write
 
+.PHONY: words
+words: setup ## Write tests/words/strings.txt: all errors, log lines, help texts and labels, for review
+	$(BIN)/python -m tools.words --write
+
 .PHONY: docs
 docs: setup ## Build the documentation in site/; a broken link fails the build
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
