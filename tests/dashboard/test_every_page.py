@@ -40,7 +40,7 @@ async def test_no_page_has_a_serious_fault_for_those_who_see_or_hear_it_otherwis
         ("/dead/webhooks%2F1", ["refused the connection", "Traceback", "ticket"]),
         ("/schedules", ["nightly-report", "Every day at 02:00", "Berlin", "Every 5 minutes", "Paused"]),
         ("/workers", ["28", "import_contacts", "64", "sync_orders"]),
-        ("/flows", ["publish_handbook", "check_links", "render", "No worker", "app-polling"]),
+        ("/flows", ["publish_handbook", "check_links", "render", "No Toril worker", "app-polling"]),
         ("/groups", ["org:nordwind", "org:kestrel", "120 per minute", "storefront-sync"]),
         ("/breakers", ["embeddings.internal", "Next probe", "Close now"]),
         (
