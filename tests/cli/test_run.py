@@ -244,7 +244,7 @@ def test_a_store_that_cannot_be_used_is_told_in_a_line(fresh: Fresh, folder: Pat
     log = ended(process)
 
     assert process.returncode == 1
-    assert log.startswith("Error: the folder")
+    assert log.startswith("Error: the directory")
     assert len(log.splitlines()) == 1
 
 

@@ -142,7 +142,7 @@ def test_on_loopback_it_prints_a_link_with_which_one_may_act(tmp_path: Path) -> 
             assert run.stdout is not None
             assert run.stderr is not None
             said = run.stdout.readline()
-            assert f"of sqlite:///{tmp_path / 'jobs.db'} (" in said, "which store it shows"
+            assert f"for sqlite:///{tmp_path / 'jobs.db'}: http" in said, "which store it shows"
             base = re.search(r"http://127\.0\.0\.1:\d+", said)
             assert base is not None
             repair, ours = f"{base[0]}/api/v1/doctor/repair", {"sec-fetch-site": "same-origin"}
