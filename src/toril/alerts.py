@@ -201,7 +201,7 @@ class AlertRules:
                 raise InvalidOption(f"{name} must be a number from 0 to 1000, not {preview(share)}")
         if not frozenset(self.kinds) <= frozenset(AlertKind):
             raise InvalidOption(
-                f"kinds must be among {', '.join(map(repr, map(str, AlertKind)))}, not {preview(self.kinds)}"
+                f"kinds must be some of {', '.join(map(repr, map(str, AlertKind)))}, not {preview(self.kinds)}"
             )
 
 

@@ -79,8 +79,7 @@ def chain(*jobs: *tuple[*tuple[Node, ...], PreparedJob[N] | Flow[N]]) -> Flow[N]
         following = _as_flow(job)
         if following.children:
             raise InvalidOption(
-                "in a chain only the first job can have children, because the children of the others could not wait "
-                "for it"
+                "only the first job of a chain can have children of its own; the others wait for the job before them"
             )
         flow = replace(following, children=[flow])
     return flow
@@ -235,8 +234,8 @@ class Flows:
         )
         if answer.outcome is AddOutcome.ADDED:
             raise WrongState(
-                f"the flow of job {top.ref} was stored in part and can be completed only if each of its jobs has a "
-                "job_id; jobs that have not started are removed in ten minutes, then add it again"
+                f"the flow of job {top.ref} was stored only in part, and cannot be completed because some of its jobs "
+                "have no job_id; wait ten minutes, until its jobs that have not started are removed, and add it again"
             )
 
     async def _add_part(

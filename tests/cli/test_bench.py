@@ -38,7 +38,7 @@ def test_it_tells_rates_and_waits_and_removes_its_queue(store: str, fresh: Fresh
 def test_interrupted_it_removes_its_queue_too(url: str, fresh: Fresh) -> None:
     process = fresh("bench", "--jobs", "60", "--light", "100000")
     assert process.stderr is not None
-    while "one now and then" not in process.stderr.readline():
+    while "one at a time" not in process.stderr.readline():
         assert process.poll() is None
 
     process.send_signal(signal.SIGINT)

@@ -23,10 +23,10 @@ def test_a_rate_and_a_concurrency_are_set_shown_and_taken_back(toril: Toril, url
     (shown,) = documents(toril("limit", queue, "--json").stdout)
     after = toril("limit", queue, "--rate", "none", "--concurrency", "none").stdout
 
-    assert told == "email: at most 1 at once, at most 100 per 10 s (sliding).\nNo live worker declares it.\n"
+    assert told == "email: at most 1 at once, at most 100 per 10 s (sliding).\nNo live worker serves it.\n"
     assert (settings.rate, settings.concurrency) == (RateLimit(100, 10), 1)
     assert (shown["rate_max"], shown["rate_per_ms"], shown["concurrency"]) == (100, 10_000, 1)
-    assert after == "email: no concurrency limit, no rate limit.\nNo live worker declares it.\n"
+    assert after == "email: no concurrency limit, no rate limit.\nNo live worker serves it.\n"
 
 
 def test_what_the_code_declares_is_shown_beside_what_is_set(toril: Toril, url: str, queue: str) -> None:

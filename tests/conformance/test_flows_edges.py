@@ -169,7 +169,7 @@ async def test_a_large_flow_sent_again_goes_on_only_if_its_jobs_have_ids(engine:
     if named:
         assert (await again).added
     else:
-        with pytest.raises(WrongState, match="p:top was stored in part"):
+        with pytest.raises(WrongState, match="p:top was stored only in part"):
             await again
 
     assert (await engine.counts("p")).waiting == (BATCH + 1 if named else BATCH - 1)

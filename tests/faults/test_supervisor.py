@@ -234,7 +234,9 @@ def test_a_worker_killed_before_the_run_is_asked_to_stop_leaves_the_stop_clean(d
         with closing(sqlite3.connect(database, isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")  # so its job cannot be given back yet
             run.kill(started.pid)
-            until(lambda: run.said("is gone: "), "it is noticed", timeout=SLOW)
+            until(
+                lambda: run.said("was killed by SIGKILL; jobs returned to their queues"), "it is noticed", timeout=SLOW
+            )
             run.send(signal.SIGTERM)
             until(lambda: run.said("stopping: "), "it has begun to stop", timeout=SLOW)
             connection.execute("ROLLBACK")
@@ -360,7 +362,7 @@ def test_a_loop_that_stands_still_is_replaced_and_told_with_its_stack(url: str, 
         assert run.stop() == 0
 
     log = run.log.read_text()
-    assert "hangs: its event loop has been blocked" in log
+    assert "is hung: its event loop has been blocked" in log
     assert 'alive_app.py", line' in log
     (record,) = records(url, [job])
     assert record is not None

@@ -88,7 +88,7 @@ async def test_a_process_that_ends_badly_is_named(tmp_path: Path) -> None:
     async with started(tmp_path, code=1) as member:
         pid = await member.term()
 
-        assert member.forced == [f"w {pid} 1"]
+        assert member.forced == [f"w: process {pid} ended with code 1"]
 
 
 async def test_who_cannot_reach_the_store_may_give_up_when_its_grace_is_over(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ async def test_who_cannot_reach_the_store_is_named_if_it_gives_up_early(tmp_path
         with member.cut_off():
             pid = await member.term()
 
-        assert member.forced == [f"w {pid} 1"]
+        assert member.forced == [f"w: process {pid} ended with code 1"]
 
 
 async def test_who_has_its_store_back_for_long_enough_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ async def test_who_has_its_store_back_for_long_enough_is_named(tmp_path: Path, m
         stay.unlink()
         pid = await term
 
-        assert member.forced == [f"w {pid} 1"]
+        assert member.forced == [f"w: process {pid} ended with code 1"]
 
 
 async def test_whose_child_stands_still_when_it_is_asked_is_named_if_it_has_time_afterwards(
@@ -141,7 +141,7 @@ async def test_whose_child_stands_still_when_it_is_asked_is_named_if_it_has_time
         stay.unlink()
         pid = await term
 
-        assert member.forced == [f"w {pid} 1"]
+        assert member.forced == [f"w: process {pid} ended with code 1"]
 
 
 async def test_what_befell_the_one_before_excuses_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +154,7 @@ async def test_what_befell_the_one_before_excuses_nobody(tmp_path: Path, monkeyp
 
             pid = await member.term()
 
-        assert member.forced == [f"w {pid} 1"]
+        assert member.forced == [f"w: process {pid} ended with code 1"]
 
 
 OVER = float("inf")
@@ -196,7 +196,10 @@ async def test_a_signal_to_the_group_asks_it_too(tmp_path: Path) -> None:
     async with started(tmp_path, code=1) as member:
         pid = await member.term(group=True)
 
-        assert member.forced in ([f"w {pid} 1"], [f"w {pid} {-signal.SIGTERM}"])
+        assert member.forced in (
+            [f"w: process {pid} ended with code 1"],
+            [f"w: process {pid} ended with code {-signal.SIGTERM}"],
+        )
         assert asked(tmp_path) == [pid]
 
 
@@ -257,7 +260,7 @@ async def test_children_that_outlive_their_supervisor_are_named(
 
         await member.close()
 
-        assert member.forced == [f"w orphans of {supervisor} never"]
+        assert member.forced == [f"w: children of {supervisor} did not end"]
         await until(lambda: not fleet._lives(supervisor or 0))
 
 
@@ -272,4 +275,4 @@ async def test_who_does_not_learn_that_its_child_was_killed_is_asked_all_the_sam
         pid = await member.term()
 
         assert asked(tmp_path) == [pid]
-        assert member.forced == [f"w {pid} 1"]
+        assert member.forced == [f"w: process {pid} ended with code 1"]

@@ -122,7 +122,7 @@ async def test_a_network_of_ipv6_is_one_client() -> None:
     ("people", "why"),
     [({}, "at least one user name"), ({"ops": ("hunter2", Role.READ)}, "'ops' needs at least 12 characters"),
      ({"ops": ("", Role.READ)}, "'ops' needs at least 12 characters"),
-     ({"a:b": ("a long password", Role.READ)}, "contain a colon, got 'a:b'"),
+     ({"a:b": ("a long password", Role.READ)}, "contain a colon; got 'a:b'"),
      ({"": ("a long password", Role.READ)}, "not be empty")],
 )  # fmt: skip
 def test_a_password_that_can_be_guessed_is_refused(people: dict[str, tuple[str, Role]], why: str) -> None:

@@ -173,4 +173,4 @@ async def test_a_process_that_hung_is_told_of_once_however_long_it_takes_to_die(
         await asyncio.gather(*supervisor._tasks)
 
     assert child.killed.startswith("its process hung")
-    assert len(lines(caplog, "worker process 7 hangs")) == 1
+    assert len(lines(caplog, "worker process 7 is hung")) == 1

@@ -104,7 +104,7 @@ def _summary(found: dict[str, Any]) -> str:
 def _declared(said: dict[str, Any] | None, *, rate_is_set: bool) -> list[str]:
     """The sentences on what workers declare."""
     if said is None:
-        return ["No live worker declares it."]
+        return ["No live worker serves it."]
     many = "its worker" if said["workers"] == 1 else f"each of its {said['workers']} workers"
     slots = "" if said["workers"] == 1 else f" ({said['slots']} slots)"
     rate = "no rate limit"

@@ -50,7 +50,7 @@ _STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @click.option(
     "--report", type=click.Path(dir_okay=False, path_type=Path), help="Write all results to this file, as JSON."
 )
-@click.option("--keep", is_flag=True, help="Keep the ledgers of the processes even if all went well.")
+@click.option("--keep", is_flag=True, help="Keep the logs of the processes even if every promise was kept.")
 @click.option("--dry-run", is_flag=True, help="Only print the faults that the seed produces.")
 @json_option
 def torture(
@@ -102,7 +102,7 @@ def torture(
         return _print_report(came, report, as_json=as_json)
     finally:
         if keep:
-            say(f"The ledgers are in {folder}")
+            say(f"The logs of the processes are in {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -30,7 +30,7 @@ def load_new_job(text: str) -> NewJob:
 def _known(given: dict[str, Any]) -> dict[str, Any]:
     """Refuse what a later version has written: an option that is not known here must not be lost."""
     if unknown := given.keys() - _KNOWN:
-        raise InvalidOption(f"{', '.join(sorted(unknown))} is not known")
+        raise InvalidOption(f"unknown fields: {', '.join(sorted(unknown))}")
     return given
 
 

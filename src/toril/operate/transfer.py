@@ -221,8 +221,8 @@ class Transfer:
     def _still_waits(self, last: float) -> None:
         if not self.moving.running and self._clock.monotonic() - last > _PATIENCE:
             raise WrongState(
-                f"{self.moving.left} jobs cannot leave the source although none is running: check it with toril "
-                "doctor, then move again"
+                f"{self.moving.left} jobs cannot be moved out of the source, although none of them is running; check "
+                "the source with toril doctor, then move again"
             )
 
     async def _clashes(self) -> AsyncIterator[JobRef]:

@@ -55,7 +55,7 @@ class FleetLeases(LeaseKeeper):
         """Log what cannot be read, each entry once."""
         found = {(child.pid, slot, generation) for slot, generation in child.table.unreadable.items()}
         for _ in found - self._reported:
-            log.error("worker process %s holds a lease that the supervisor cannot read; it renews it itself", child.pid)
+            log.error("worker process %s has a lease that the supervisor cannot read, and renews it itself", child.pid)
         self._reported = found | {each for each in self._reported if each[0] != child.pid}
 
     def _renewed(self, lease: Lease, held: HeldLease, sent: float) -> None:

@@ -240,7 +240,8 @@ class Supervisor:
         cause = child.killed or exit_text(code, out_of_memory=code == -signal.SIGKILL and self._oom.grew())
         stopped = (child.draining or child.stopping) and (code >= 0 or child.forced)
         if not stopped and code not in (0, -signal.SIGTERM) and child.failed is None:
-            log.error("worker process %s is gone: %s; jobs returned to their queues: %s", child.pid, cause, len(leases))
+            what = cause.removeprefix("its process ")
+            log.error("worker process %s %s; jobs returned to their queues: %s", child.pid, what, len(leases))
         if leases and (keeper := await self._keeper_when_open()) is not None:
             try:
                 await self._return(keeper, leases, None if stopped else cause)
@@ -390,7 +391,7 @@ class Supervisor:
     async def _end_hung(self, child: ChildProcess, silent: float) -> None:
         child.ask_for_stacks()
         await self._clock.sleep(_STACKS)
-        log.error("worker process %s hangs: its event loop has been blocked for %.1f s", child.pid, silent)
+        log.error("worker process %s is hung: its event loop has been blocked for %.1f s", child.pid, silent)
         _log_stacks(child)
         child.draining = False
         child.kill(f"its process hung: the event loop was blocked for {silent:.1f} s")

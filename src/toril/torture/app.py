@@ -96,10 +96,10 @@ class TortureApp:
         await SYSTEM.sleep(ctx.data["ms"] / 1000)
         if ctx.data["kind"] == JobKind.FAILS:
             self._ledger.note("raised", *facts)
-            raise PermanentError("doomed by its order")
+            raise PermanentError("planned to fail for good")
         if ctx.attempt <= ctx.data["fails"]:
             self._ledger.note("raised", *facts)
-            raise RuntimeError("fails by its order")
+            raise RuntimeError("planned to fail")
         if ctx.data["children"]:
             values = await ctx.children_values()
             if len(values) != ctx.data["children"]:

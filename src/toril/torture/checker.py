@@ -283,15 +283,17 @@ class _Story:
             "attempted": len(self.attempts),
             "acknowledged": len(self.acks),
             "completed": states[State.COMPLETED],
-            "failed, as ordered": states[State.FAILED],
-            "merged into another of its key": sum(nonce not in self.by_nonce for nonce in self.acks),
-            "ambiguous, and stored": sum(nonce in self.by_nonce and nonce not in self.acks for nonce in self.attempts),
+            "failed as planned": states[State.FAILED],
+            "merged with a job of the same key": sum(nonce not in self.by_nonce for nonce in self.acks),
+            "unacknowledged but stored": sum(
+                nonce in self.by_nonce and nonce not in self.acks for nonce in self.attempts
+            ),
             "runs": sum(len(starts) for starts in self.starts.values()),
-            "runs again": sum(len(starts) - 1 for starts in self.starts.values()),
+            "repeated runs": sum(len(starts) - 1 for starts in self.starts.values()),
             "stalls": sum(job.record.stalls for job in self.jobs.values()),
-            "leases lost, and refused": sum(counts["lease_lost"] for counts in self.events.values()),
+            "leases lost": sum(counts["lease_lost"] for counts in self.events.values()),
             "recovered after kills": len(list(self._recovered())),
-            "runs of the schedule": sum(job.queue == "ticks" and job.ended for job in self.jobs.values()),
+            "scheduled runs": sum(job.queue == "ticks" and job.ended for job in self.jobs.values()),
         }
 
     def _recovered(self) -> Iterator[float]:

@@ -169,10 +169,10 @@ class FleetMember:
             code = await asyncio.wait_for(process.wait(), _STOP)
         except TimeoutError:
             self.signal_all(signal.SIGKILL)
-            self.forced.append(f"{self.setting.name} {process.pid} never")
+            self.forced.append(f"{self.setting.name}: process {process.pid} did not end")
         else:
             if code != 0 and not self._is_excused(process, asked_at, SYSTEM.monotonic()):
-                self.forced.append(f"{self.setting.name} {process.pid} {code}")
+                self.forced.append(f"{self.setting.name}: process {process.pid} ended with code {code}")
         return process.pid
 
     async def _noticed(self, process: asyncio.subprocess.Process) -> None:
@@ -195,7 +195,7 @@ class FleetMember:
         for group in self._groups:
             while _lives(group):
                 if SYSTEM.monotonic() > until:
-                    self.forced.append(f"{self.setting.name} orphans of {group} never")
+                    self.forced.append(f"{self.setting.name}: children of {group} did not end")
                     break
                 await SYSTEM.sleep(_LOOK)
 

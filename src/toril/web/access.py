@@ -161,7 +161,7 @@ class Basic:
             raise InvalidOption("Basic needs at least one user name with a password and a role")
         for name, (password, _) in people.items():
             if not name or ":" in name:
-                raise InvalidOption(f"a user name must not be empty or contain a colon, got {preview(name)}")
+                raise InvalidOption(f"a user name must not be empty or contain a colon; got {preview(name)}")
             if not isinstance(password, str) or len(password) < _SHORTEST_PASSWORD:
                 raise InvalidOption(
                     f"the password of {preview(name)} needs at least {_SHORTEST_PASSWORD} characters; "
@@ -197,7 +197,7 @@ class CustomAccess:
         found = self._ask(connection)
         if inspect.isawaitable(found):
             found = await found
-        return Who("the host application's", found) if isinstance(found, Role) else found
+        return Who("host application", found) if isinstance(found, Role) else found
 
 
 def is_loopback(host: str) -> bool:

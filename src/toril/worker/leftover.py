@@ -20,7 +20,7 @@ async def log_leftover(store: Store, queues: Iterable[str], clock: Clock) -> Non
     try:
         found = {name: await _words(store, name, clock) for name in queues}
     except TorilError as error:
-        log.warning("cannot tell what the burst left behind: %s", error)
+        log.warning("could not list the jobs that are left: %s", error)
         return
     left = [f"{name}: {words}" for name, words in found.items() if words]
     if left:

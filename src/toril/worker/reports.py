@@ -29,6 +29,7 @@ from toril.store.engine import Store
 __all__ = ["AttemptReports", "ReportServices"]
 
 _INTERVAL: Final = 0.1
+_NOUNS: Final[dict[type[Progress | LogLine], str]] = {Progress: "progress", LogLine: "log line"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ class AttemptReports:
             self._contact.lost()
             return Verdict.OK
         except TorilError as error:
-            log.warning("a %s of job %s was not written: %s", type(report).__name__, report.lease.id, error)
+            log.warning("the %s of job %s could not be stored: %s", _NOUNS[type(report)], report.lease.id, error)
             return Verdict.OK
         self._contact.made()
         return verdict

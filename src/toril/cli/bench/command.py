@@ -81,7 +81,7 @@ class BenchRun:
         async with self._worker(waiting + self.light) as boards:
             await _until(boards, waiting)
             first, last = (boards.pairs()[n][0] for n in (0, waiting - 1))
-            tell(f"Adding {self.light} more, one now and then")
+            tell(f"Adding {self.light} more, one at a time")
             await self._trickle(queue)
             await _until(boards, waiting + self.light)
             waits = [(start - at) * 1000 for start, at in boards.pairs() if at]
@@ -91,7 +91,7 @@ class BenchRun:
             f"processed, {self.concurrency} at once": (waiting - 1) / (last - first),
         }
         return [Figure(what, rate, "jobs/s") for what, rate in rates.items()] + [
-            Figure(f"picked up after, p{share}", percentile(waits, share / 100), "ms") for share in (50, 95, 99)
+            Figure(f"pickup latency, p{share}", percentile(waits, share / 100), "ms") for share in (50, 95, 99)
         ]
 
     async def _trickle(self, queue: Queue) -> None:
@@ -148,7 +148,13 @@ _COLUMNS: Final = [Column("what"), Column("figure", numbers=True), Column("unit"
 @click.option(
     "--jobs", type=click.IntRange(10), default=20_000, show_default=True, help="Jobs to add in bulk and process."
 )
-@click.option("--light", type=click.IntRange(1), default=200, show_default=True, help="Jobs to add one now and then.")
+@click.option(
+    "--light",
+    type=click.IntRange(1),
+    default=200,
+    show_default=True,
+    help="Jobs to add one at a time, for the pickup latency.",
+)
 @click.option("-c", "--concurrency", type=click.IntRange(1, 10_000), default=100, show_default=True)
 @store_options
 @json_option

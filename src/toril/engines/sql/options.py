@@ -144,7 +144,7 @@ def _load(text: str) -> StoredOptions:
 
 def _read(given: object) -> StoredOptions:
     if not isinstance(given, dict):
-        raise TypeError("they are no JSON object")
+        raise TypeError("they are not a JSON object")
     link = given.get("parent")
     return made(StoredOptions, given if link is None else {**given, "parent": ParentLink(*link)})
 

@@ -137,7 +137,7 @@ class SocketNotifier:
             else:
                 self._bound[topic] = (bound, name)
                 return
-        raise OSError(f"there is no place for a socket in {self._folder}")
+        raise OSError(f"no free name for a socket in {self._folder}")
 
     def _unbind(self, topic: Topic) -> None:
         bound, name = self._bound.pop(topic)

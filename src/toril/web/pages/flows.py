@@ -161,7 +161,7 @@ _SHORT: Final = 10_000  # ms; times of day would hardly differ in a flow that to
 # How a job of a flow stands: the class of its colour, its icon, and the word for it.
 _LOOKS: Final = {
     "completed": ("done", "done", "Completed"),
-    "ignored": ("failed", "failed", "Failed, and passed over"),
+    "ignored": ("failed", "failed", "Failed (ignored)"),
     "failed": ("failed", "failed", "Failed"),
     "cancelled": ("cancelled", "cancelled", "Cancelled"),
     "active": ("active", "active", "Running"),

@@ -172,9 +172,7 @@ class MarkerListener:
         """Once, until it works again. That the server cannot be reached is said by whoever asks it for jobs."""
         if not self._failing and not isinstance(error, ConnectionLost | OSError | TorilError):
             self._failing = True
-            _log.warning(
-                "lost the connection that waits for jobs and is reconnecting; jobs may start late until then: %r", error
-            )
+            _log.warning("lost the connection that waits for jobs; jobs may start late until it is restored: %r", error)
 
     async def _listen(self, line: Connection) -> None:
         turn = 0

@@ -92,9 +92,7 @@ class ResultListener:
         """Once, until it works again. That the server cannot be reached is said by whoever asks it for results."""
         if not self._failing and not isinstance(error, ConnectionLost | OSError):
             self._failing = True
-            _log.warning(
-                "lost the subscription to results and is reconnecting; results may arrive late until then: %r", error
-            )
+            _log.warning("lost the subscription to results; results may arrive late until it is restored: %r", error)
 
     def _subscribe(self, line: Connection, channel: str) -> None:
         """One at a time: the server refuses all of a command if it refuses one of its channels."""
