@@ -34,8 +34,8 @@ from toril.model import (
     LogLine,
     Progress,
     Report,
+    Rested,
     Verdict,
-    WaitsForChildren,
 )
 from toril.model.durations import Duration, milliseconds
 from toril.runtime.calls import RunBlocking
@@ -345,9 +345,9 @@ class JobContext(_Facts[T]):
         if children and round_ >= self._claimed.parked:
             nodes = self._nodes(children, on_failure, round_)
             await self._add(nodes[:-BATCH])
-            raise Resting(WaitsForChildren(tuple(nodes[-BATCH:]), round_ + 1))
+            raise Resting(Rested(tuple(nodes[-BATCH:]), round_ + 1))
         if (await self._reporter.family(self._claimed)).open:
-            raise Resting(WaitsForChildren())
+            raise Resting(Rested())
 
     def _nodes(self, children: "Sequence[Node]", on_failure: "Policy", turn: int) -> list[FlowNode]:
         """The nodes of new children. Their ids derive from this job's, so a retry that adds the same children adds them

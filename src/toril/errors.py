@@ -251,9 +251,9 @@ class Resting(HandlerError):
     """Ends a handler whose job waits for its children; it is called again once they have ended. Let this error
     through."""
 
-    def __init__(self, parked: object) -> None:
+    def __init__(self, rested: object) -> None:
         super().__init__("the job is waiting for its children")
-        self.parked = parked
+        self.rested = rested
 
 
 class JobCancelled(HandlerError):

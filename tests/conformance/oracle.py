@@ -15,11 +15,11 @@ from toril.model import (
     Outcome,
     Precedence,
     Released,
+    Rested,
     Retried,
     RunStatus,
     Snoozed,
     Verdict,
-    WaitsForChildren,
 )
 from toril.model.states import FINISHED, State
 
@@ -224,7 +224,7 @@ class Oracle:
                 self.suspects.insert(0, job.id)
             case Released():
                 self.front(job)
-            case WaitsForChildren():
+            case Rested():
                 raise AssertionError("flows have an oracle of their own")
         return verdict
 

@@ -24,10 +24,10 @@ from toril.model import (
     NewJob,
     OnFailure,
     Released,
+    Rested,
     Retried,
     RunStatus,
     Snoozed,
-    WaitsForChildren,
 )
 from toril.model.states import State
 from toril.operate.metrics import metrics, overview
@@ -77,7 +77,7 @@ async def instead_of_waiting_for_children(engine: Store, _: ManualClock, new: Ne
     running = await claim_one(engine)
     await engine.cancel("q", ["x"], reason="not wanted")
     child = FlowNode(queue="other", job=NewJob(name="c", id="c"), parent=JobRef("q", "x"))
-    await settle(engine, running.lease, WaitsForChildren((child,), 1))
+    await settle(engine, running.lease, Rested((child,), 1))
 
 
 async def when_its_worker_is_gone(engine: Store, clock: ManualClock, new: NewJob) -> None:

@@ -14,9 +14,9 @@ from toril.model import (
     NewJob,
     OnFailure,
     Replay,
+    Rested,
     Retried,
     Verdict,
-    WaitsForChildren,
     letter_id,
 )
 from toril.store.engine import Store
@@ -61,7 +61,7 @@ async def test_children_that_a_run_adds_come_after_those_before(engine: Store) -
     await ended(engine, "c")
     running = await claim_one(engine, queue="p")
     assert await engine.flows.add_children(running.lease, [child("a")]) is Verdict.OK
-    await settle(engine, running.lease, WaitsForChildren((child("_"),), 1))
+    await settle(engine, running.lease, Rested((child("_"),), 1))
 
     assert [name for _, name in await names(engine)] == ["b", "c", "a", "_"]
 

@@ -29,13 +29,13 @@ from toril.model import (
     NewJob,
     OnFailure,
     Replay,
+    Rested,
     Retried,
     RunRow,
     RunStatus,
     SetGroups,
     SetMaxWaiting,
     Verdict,
-    WaitsForChildren,
 )
 from toril.model.states import State
 from toril.store.engine import Store
@@ -402,7 +402,7 @@ async def test_a_running_job_gets_children_and_rests_until_they_have_ended(engin
 
     assert await engine.flows.add_children(taken.lease, [child("early")]) is Verdict.OK
     await ended(engine, "early")
-    assert await settle(engine, taken.lease, WaitsForChildren((child("a"), child("b")), 1)) is Verdict.OK
+    assert await settle(engine, taken.lease, Rested((child("a"), child("b")), 1)) is Verdict.OK
     assert await state(engine) is State.WAITING_CHILDREN
     assert await settle(engine, taken.lease) is Verdict.LOST
     await ended(engine, "a")
@@ -424,7 +424,7 @@ async def test_who_has_lost_the_lease_adds_no_children(engine: Store, clock: Man
     clock.advance(200)
 
     assert await engine.flows.add_children(taken.lease, [child("a")]) is Verdict.LOST
-    assert await settle(engine, taken.lease, WaitsForChildren((child("b"),), 1)) is Verdict.LOST
+    assert await settle(engine, taken.lease, Rested((child("b"),), 1)) is Verdict.LOST
     assert await engine.jobs("q", ["a", "b"]) == [None, None]
 
 
@@ -432,7 +432,7 @@ async def test_a_job_that_parks_with_nothing_to_wait_for_runs_again_at_once(engi
     await engine.add("p", [NewJob(name="n", id="top"), NewJob(name="n", id="next")])
     taken = await claim_one(engine, queue="p")
 
-    await settle(engine, taken.lease, WaitsForChildren())
+    await settle(engine, taken.lease, Rested())
 
     assert ids((await claim(engine, queue="p")).jobs) == ["top", "next"]
 
@@ -441,7 +441,7 @@ async def test_a_job_that_parks_with_a_child_of_another_fails(engine: Store) -> 
     await engine.flows.add([parent("other"), child("shared", under=JobRef("p", "other"))])
     await engine.add("p", [NewJob(name="n", id="top")])
 
-    await settle(engine, (await claim_one(engine, queue="p")).lease, WaitsForChildren((child("shared"),), 1))
+    await settle(engine, (await claim_one(engine, queue="p")).lease, Rested((child("shared"),), 1))
 
     (letter,) = (await engine.dead_letters.page()).items
     assert (letter.job_id, letter.failure.kind) == ("top", "WrongState")
@@ -463,7 +463,7 @@ async def test_a_cancelled_job_does_not_rest(engine: Store) -> None:
     taken = await claim_one(engine, queue="p")
     await engine.cancel("p", ["top"], reason="enough")
 
-    await settle(engine, taken.lease, WaitsForChildren((child("a"),), 1))
+    await settle(engine, taken.lease, Rested((child("a"),), 1))
 
     assert await state(engine) is None
     assert await engine.jobs("q", ["a"]) == [None]

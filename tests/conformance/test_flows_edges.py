@@ -24,9 +24,9 @@ from toril.model import (
     OnFailure,
     Outcome,
     Released,
+    Rested,
     Settlement,
     Verdict,
-    WaitsForChildren,
 )
 from toril.model.states import State
 from toril.runtime.clock import SystemClock
@@ -48,7 +48,7 @@ async def test_no_job_becomes_its_own_child(engine: Store, between: bool) -> Non
     async with unchanged(engine):
         with pytest.raises(WrongState, match="p:top already has children"):
             await engine.flows.add_children(taken.lease, circle)
-    await settle(engine, taken.lease, WaitsForChildren(tuple(circle), 1))
+    await settle(engine, taken.lease, Rested(tuple(circle), 1))
 
     (letter,) = (await engine.dead_letters.page()).items
     assert (letter.job_id, letter.failure.kind) == ("top", "WrongState")
@@ -86,7 +86,7 @@ async def together(engine: Store, outcomes: dict[str, Outcome], order: list[str]
 async def test_who_adopts_a_job_that_ends_in_the_same_exchange_reads_what_it_returned(
     engine: Store, order: list[str]
 ) -> None:
-    adopting = WaitsForChildren((child("a", queue="p"),), 1)
+    adopting = Rested((child("a", queue="p"),), 1)
 
     await together(engine, {"top": adopting, "a": Completed('"real"')}, order)
 
@@ -98,7 +98,7 @@ async def test_who_adopts_a_job_that_ends_in_the_same_exchange_reads_what_it_ret
 async def test_who_adopts_a_job_that_fails_or_is_given_back_in_the_same_exchange_does_not_take_it_for_completed(
     engine: Store, order: list[str]
 ) -> None:
-    adopting = WaitsForChildren((child("a", queue="p", on_failure=OnFailure.IGNORE),), 1)
+    adopting = Rested((child("a", queue="p", on_failure=OnFailure.IGNORE),), 1)
 
     await together(engine, {"top": adopting, "a": Released()}, order)
     assert await known(engine) == {"a": (ChildState.OPEN, None)}
@@ -113,8 +113,8 @@ async def test_of_two_that_adopt_each_other_in_the_same_exchange_one_fails_and_n
     engine: Store, order: list[str]
 ) -> None:
     each_other: dict[str, Outcome] = {
-        "top": WaitsForChildren((child("a", queue="p"),), 1),
-        "a": WaitsForChildren((child("top", queue="p", under=JobRef("p", "a")),), 1),
+        "top": Rested((child("a", queue="p"),), 1),
+        "a": Rested((child("top", queue="p", under=JobRef("p", "a")),), 1),
     }
 
     await together(engine, each_other, order)
@@ -129,9 +129,7 @@ async def test_those_that_park_with_children_that_have_ended_go_on_in_their_orde
     for done in (await claim(engine, queue="q")).jobs:
         await settle(engine, done.lease)
 
-    adopting: dict[str, Outcome] = {
-        name: WaitsForChildren((child(name, under=JobRef("p", name)),), 1) for name in names
-    }
+    adopting: dict[str, Outcome] = {name: Rested((child(name, under=JobRef("p", name)),), 1) for name in names}
     await together(engine, adopting, names)
 
     assert [each.lease.id for each in (await claim(engine, queue="p")).jobs] == names

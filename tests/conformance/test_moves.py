@@ -40,6 +40,7 @@ from toril.model import (
     Progress,
     RateLimit,
     Replay,
+    Rested,
     Resume,
     Retried,
     RunStatus,
@@ -53,7 +54,6 @@ from toril.model import (
     TransferDeadLetter,
     TransferJob,
     TransferPart,
-    WaitsForChildren,
     run_id,
 )
 from toril.model.states import State
@@ -385,7 +385,7 @@ async def test_a_family_leaves_together_and_goes_on_together(ends: tuple[Store, 
         [node("top", "p"), node("mid", "p", "top"), node("a", "q", "mid"), node("b", "q", "top", attempts=2)]
     )
     await settle(source, (await claim_one(source)).lease, Completed('"a"'))
-    await settle(source, (await claim_one(source, queue="p")).lease, WaitsForChildren())
+    await settle(source, (await claim_one(source, queue="p")).lease, Rested())
     running = await claim_one(source)
     assert running.lease.id == "b"
     await carried(source, target, "q", "p")

@@ -25,10 +25,10 @@ from toril.model import (
     Completed,
     Failed,
     FlowNode,
+    Rested,
     RunStatus,
     Settlement,
     Verdict,
-    WaitsForChildren,
 )
 from toril.model.states import State
 from toril.policy.retry import Fixed, Retry
@@ -107,7 +107,7 @@ class FlowWatch(Watch):
         job, outcome = settlement.lease.id, settlement.outcome
         if job in self._asked and not isinstance(outcome, Completed):
             self._ended([job], "failed")
-        elif isinstance(outcome, WaitsForChildren):
+        elif isinstance(outcome, Rested):
             self._know(outcome.children)
         elif isinstance(outcome, Completed):
             known = self.jobs.get(job)

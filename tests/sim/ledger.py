@@ -16,11 +16,11 @@ from toril.model import (
     NewJob,
     Outcome,
     Released,
+    Rested,
     Retried,
     Settlement,
     Snoozed,
     Verdict,
-    WaitsForChildren,
 )
 from toril.model.states import State
 from toril.runtime.clock import Clock
@@ -271,7 +271,7 @@ class Ledger:
             case Released():
                 self._again(entry, 0, now)
                 entry.suspect = entry.alone  # it has not shown that it is innocent
-            case WaitsForChildren():
+            case Rested():
                 raise AssertionError(f"{entry.id} was parked, and no script asks for that")
 
     def _again(self, entry: Entry, delay: int, now: int) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from tests.sim.ledger import Entry
 from tests.sim.script import Kind
 from toril.errors import JobCancelled, PermanentError, Snooze, TransientError
-from toril.model import Cancelled, Completed, Failed, Failure, Outcome, Released, Retried, Snoozed, WaitsForChildren
+from toril.model import Cancelled, Completed, Failed, Failure, Outcome, Released, Rested, Retried, Snoozed
 
 if TYPE_CHECKING:
     from tests.sim.conduct import Run
@@ -34,7 +34,7 @@ def wrong(run: "Run | None", outcome: Outcome, entry: Entry, now: float, *, stop
         case Snoozed(delay):
             right = isinstance(run.error, Snooze) and delay == entry.script.delay
             return None if right else f"snoozed for {delay} ms, and it ended with {run.error!r}"
-        case WaitsForChildren():
+        case Rested():
             return "parked, and its handler does not ask for that"
         case Failed(failure):
             return _cause(run, failure, now) or _last(run, entry)

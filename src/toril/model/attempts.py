@@ -20,8 +20,9 @@ from toril.model.jobs import (
     check_text,
     storable,
 )
-from toril.model.names import check_worker_name
+from toril.model.names import check_stored_key, check_worker_name
 from toril.model.states import State
+from toril.model.steps import MAX_BRANCHES, TIMED, RecordedSteps, Rest, StepKind, check_digest, check_step_delay
 from toril.model.values import fast_frozen, fast_frozen_kw
 
 __all__ = ["Result"]
@@ -117,6 +118,7 @@ class Claimed:
     parked: int = 0
     trace: str | None = None
     unreadable: str | None = None  # why it cannot be run: then it fails
+    steps: RecordedSteps | None = None  # of a job that has recorded some, or was run again by hand
 
 
 class Gate(StrEnum):
@@ -207,19 +209,26 @@ class Cancelled:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitsForChildren:
-    """The job waits until its children have ended, including those given here, and then runs again; no attempt is
-    spent. If none is open, it goes back to the front at once. `step` is how often it has been parked with children."""
+class Rested:
+    """The job rests until one of `rests` is over, or its children have ended, including those given here. Then its
+    handler runs again, from the beginning; no attempt is spent, and the stalls before count no more.
+
+    It waits for children if `rests` is empty or has a CALLED one. If something that it rests for has come already, it
+    goes back to the front at once. `children_round` is how often its handler has asked for new children.
+    """
 
     children: tuple[FlowNode, ...] = ()
-    step: int = 0
+    children_round: int = 0
+    rests: tuple[Rest, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.children) > BATCH:
             raise InvalidOption(f"a job can be given at most {BATCH} new children at once, not {len(self.children)}")
+        if len(self.rests) > MAX_BRANCHES:
+            raise InvalidOption(f"a job can rest for at most {MAX_BRANCHES} steps at once, not {len(self.rests)}")
 
 
-Outcome: TypeAlias = Completed | Failed | Retried | Snoozed | Released | Cancelled | WaitsForChildren
+Outcome: TypeAlias = Completed | Failed | Retried | Snoozed | Released | Cancelled | Rested
 
 
 @fast_frozen
@@ -323,6 +332,35 @@ class Checkpoint:
 
     def __post_init__(self) -> None:
         check_text("a checkpoint", self.value)
+
+
+@fast_frozen
+class StepReport:
+    """A step of a running job. The store adds the number of the record, its time, and the attempt.
+
+    `delay` is how long a sleep, a pause before a retry or the timeout of a wait takes; `until` says when it is over
+    instead, for a wait that goes on because the signal that it got did not fit.
+    """
+
+    lease: Lease
+    key: str
+    kind: StepKind
+    text: str = ""
+    took: int = 0
+    digest: str | None = None
+    delay: int | None = None
+    until: int | None = None
+
+    def __post_init__(self) -> None:
+        check_stored_key(self.key)
+        check_text("a step's text", self.text)
+        check_int("took", self.took, 0, 2**53)
+        check_digest(self.digest)
+        check_step_delay(self.kind, self.delay, given=self.until is not None)
+        if self.until is not None:
+            check_int("until", self.until, 0, 2**53)
+        if self.kind is StepKind.RECEIVED or (self.until is not None and self.kind not in TIMED):
+            raise InvalidOption(f"a row of kind {str(self.kind)!r} is not recorded by a report like this")
 
 
 Report: TypeAlias = Progress | LogLine | DataUpdate | Checkpoint

@@ -21,6 +21,12 @@ __all__ = [
     "check_label",
     "check_prefix",
     "check_queue_name",
+    "check_signal_id",
+    "check_signal_key",
+    "check_signal_name",
+    "check_step_key",
+    "check_step_name",
+    "check_stored_key",
     "check_subject",
     "check_worker_name",
     "near_name",
@@ -29,6 +35,9 @@ __all__ = [
 MAX_QUEUE_NAME_BYTES = 128
 MAX_JOB_NAME_BYTES = 255
 MAX_ID_BYTES = 256
+MAX_STEP_NAME_BYTES = 128  # of signals too
+MAX_STEP_KEY_BYTES = 256
+MAX_STORED_KEY_BYTES = 512  # of a step: its scope, name and key
 _MAX_CHOSEN_NAME_BYTES = 90  # of a worker; senders of calls are named after it
 
 # In the Redis layout these are keys beside the jobs' own: a job of that id would overwrite one.
@@ -165,6 +174,48 @@ def check_job_id(job_id: object) -> str:
     if ":" in text:
         _check_parts(text)
     return text
+
+
+def check_step_name(name: object) -> str:
+    """The name of a step, or `InvalidName`: the characters that part a stored key are not in it."""
+    return _check_step_name("a step's name", name)
+
+
+def check_signal_name(name: object) -> str:
+    """The name of a signal, or `InvalidName`: the rules of steps' names."""
+    return _check_step_name("a signal's name", name)
+
+
+def _check_step_name(what: str, name: object) -> str:
+    if type(name) is str and _PLAIN_NAME.match(name):
+        return name
+    text = _check_text(what, name, MAX_STEP_NAME_BYTES)
+    for character in "/#:":
+        if character in text:
+            raise InvalidName(f"{what} must not contain {character!r}; got {preview(text)}")
+    return text
+
+
+def check_step_key(key: object) -> str:
+    """The key that tells apart steps of one name, or `InvalidName`: a single line of up to 256 bytes."""
+    return _check_text("a step's key", key, MAX_STEP_KEY_BYTES)
+
+
+def check_signal_key(key: object) -> str:
+    """The key by which a signal finds its job, or `InvalidName`: a single line of up to 256 bytes."""
+    return _check_text("a signal's key", key, MAX_STEP_KEY_BYTES)
+
+
+def check_signal_id(identity: object) -> str:
+    """The id that makes a repeated signal harmless, or `InvalidName`: a single line of up to 256 bytes."""
+    return _check_text("a signal's id", identity, MAX_STEP_KEY_BYTES)
+
+
+def check_stored_key(key: object) -> str:
+    """The key of a step as it is stored, or `InvalidName`: a single line of up to 512 bytes."""
+    if type(key) is str and _PLAIN_NAME.match(key):
+        return key
+    return _check_text("a step's key, with its name and those of the gathers around it,", key, MAX_STORED_KEY_BYTES)
 
 
 def check_prefix(prefix: object) -> str:

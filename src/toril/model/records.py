@@ -72,6 +72,7 @@ class JobRow:
     group: str | None = None
     unreadable: str | None = None  # why its options cannot be read; it fails instead of running
     dead_letter: str | None = None  # the letter that it is: it failed for good, and is in its queue no more
+    rest: str | None = None  # why it rests, if it does: see `codec.steps.load_rest`
 
     @property
     def ending(self) -> "RunStatus | None":
@@ -122,7 +123,8 @@ class SearchPage(Page[T]):
 class Counts(Mapping[str, int]):
     """How many jobs are in each state: `counts.waiting` or `counts["waiting"]`.
 
-    `paused` can be read both ways too, but is not among the states that `keys()`, `items()` and `values()` give.
+    `paused` and `resting` can be read both ways too, but are not among the states that `keys()`, `items()` and
+    `values()` give: jobs that rest are delayed or wait for their children.
     """
 
     waiting: int = 0
@@ -133,12 +135,13 @@ class Counts(Mapping[str, int]):
     completed: int = 0
     failed: int = 0
     paused: bool = False
+    resting: int = 0
 
     def of(self, state: State) -> int:
         return self[state.value]
 
     def __getitem__(self, state: str) -> int:
-        if state not in _STATES and state != "paused":
+        if state not in _STATES and state not in {"paused", "resting"}:
             raise KeyError(state)
         return int(getattr(self, state))
 

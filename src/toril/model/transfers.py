@@ -13,6 +13,7 @@ from toril.model.jobs import Dedup, JobOptions, Keep, NewJob, RateLimit
 from toril.model.records import RunRow
 from toril.model.schedules import ScheduleRow
 from toril.model.states import State
+from toril.model.steps import SignalRow, TransferSteps
 from toril.model.values import fast_frozen_kw
 
 LOAD: Final = 500  # jobs carried at once; a family goes as a whole, however large it is
@@ -85,6 +86,7 @@ class TransferJob:
     children: Sequence[Child] = ()
     held: OwnedKey | None = None
     wire: str | None = None
+    steps: TransferSteps | None = None
 
     @property
     def ref(self) -> JobRef:
@@ -103,12 +105,14 @@ class TransferSchedule:
 
 @dataclass(frozen=True, slots=True)
 class TransferDeadLetter:
-    """A dead letter, what its job knew of its children, its log, and the errors of its attempts before the last."""
+    """A dead letter, what its job knew of its children, its log, the errors of its attempts before the last, and its
+    steps."""
 
     letter: DeadLetterRow
     children: Sequence[Child] = ()
     logs: Sequence[str] = ()
     errors: Sequence[AttemptFailure] = ()
+    steps: TransferSteps | None = None
 
 
 Starts: TypeAlias = Sequence[tuple[int, int]]  # time, and how many
@@ -117,7 +121,7 @@ Starts: TypeAlias = Sequence[tuple[int, int]]  # time, and how many
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferSettings:
     """A queue's settings, and its counters. `starts` are those within the window of a rate; `groups` has the limits of
-    single groups, and whether they are paused."""
+    single groups, and whether they are paused; `signals` are those kept by key, for which no job waits yet."""
 
     queue: str
     paused: bool
@@ -132,6 +136,7 @@ class TransferSettings:
     fences: int
     starts: Starts = ()
     group_starts: Mapping[str, Starts] | None = None
+    signals: Sequence[SignalRow] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,9 +27,9 @@ from toril.model import (
     Failure,
     Outcome,
     Released,
+    Rested,
     Retried,
     Snoozed,
-    WaitsForChildren,
     check_int,
 )
 from toril.model.durations import MAX_DELAY, Duration, milliseconds
@@ -321,8 +321,8 @@ def judge(
     match error:
         case Snooze():
             return Snoozed(milliseconds("a snooze", error.seconds))
-        case Resting(parked=WaitsForChildren() as parked):
-            return parked
+        case Resting(rested=Rested() as rested):
+            return rested
         case RateLimited():
             return Released()  # the queue is held meanwhile
         case JobCancelled(job_id=None):  # else it is another job that was cancelled, while this one waited for it

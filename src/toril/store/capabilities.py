@@ -19,20 +19,27 @@ from toril.model import (
     CircuitTerms,
     ControlResult,
     DeadLetterRow,
+    DeliveredSignal,
     Fault,
     FlowNode,
     GroupRow,
     ImportResult,
     JobRef,
+    JobRow,
     Keep,
     Kept,
     Lease,
     MetricsWindow,
     MinuteCounts,
+    NewSignal,
     Page,
     Replay,
     SetGroup,
+    SignalRow,
+    SignalWait,
     Snapshot,
+    StepAnswer,
+    StepReport,
     TransferBatch,
     TransferPart,
     Verdict,
@@ -47,6 +54,7 @@ __all__ = [
     "MetricsStore",
     "RepairStore",
     "SortOrder",
+    "StepStore",
     "TransferStore",
 ]
 
@@ -205,6 +213,83 @@ class GroupStore(Protocol):
         self, queue: str, *, cursor: str | None = None, limit: int = 100, now: int | None = None
     ) -> Page[GroupRow]:
         """A page of groups, in the order of their names."""
+
+
+@runtime_checkable
+class StepStore(Protocol):
+    """Durable steps: rows that a job records of its handler, and signals to jobs.
+
+    Rows belong to their job. They come with its claim (`Claimed.steps`), stay with it while it is kept, go with it to
+    the dead letters and to another store, and are deleted by the step that deletes it. A job rests by being settled as
+    `Rested`; `Rest` says which rows that writes. A row gets its number, its time and its attempt from the store.
+
+    No signal is lost and no job sleeps through one: a delivery and a settlement are each one step, so that either the
+    signal is there when the job would rest, or the job rests when the signal comes.
+    """
+
+    async def record(
+        self, queue: str, reports: Sequence[StepReport], *, call: Call | None = None, now: int | None = None
+    ) -> list[StepAnswer]:
+        """Record up to 100 steps of running jobs, each only while its lease holds; one that does not count leaves the
+        others alone.
+
+        A DONE, FAILED, CALLED or VERSION row takes the place of a FAILED or RETRY row of its key, a WAIT with an
+        `until` that of a RECEIVED one. Any other row that is there stays, and is the answer's `row`. `FULL` is the
+        answer if the job would have more than 10,000 rows or 16 MB of them; then nothing is written.
+        """
+
+    async def receive(
+        self,
+        lease: Lease,
+        key: str,
+        signals: Sequence[SignalWait],
+        *,
+        digest: str | None = None,
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> StepAnswer:
+        """Read the oldest of these signals, while the lease holds.
+
+        The step that removes it from the inbox records it under `key`, as RECEIVED. If there is none and the row of
+        this key is a WAIT whose time is over, that is recorded. A row that is RECEIVED already is the answer again. If
+        the answer is OK and has no row, nothing has come and nothing is written, except that kept signals by key may
+        have moved to the job's inbox. `CLASH`: another job waits for one of the keys.
+        """
+
+    async def deliver(
+        self, queue: str, signals: Sequence[NewSignal], *, call: Call | None = None, now: int | None = None
+    ) -> list[DeliveredSignal]:
+        """Send up to 100 signals, in this order, each to the inbox of its job; a job that rests for it goes to the
+        front of the line in the same step.
+
+        A signal by key goes to the job that waits for that key, or is kept for `ttl`. One whose id is known has no
+        effect. Jobs that are delayed for any other reason, paused queues and running jobs are left as they are.
+        """
+
+    async def rewind(
+        self, queue: str, job_id: str, to: str | None, *, call: Call | None = None, now: int | None = None
+    ) -> ControlResult:
+        """Forget the row with the key `to` and all that were recorded after it, or all rows, and run the job again:
+        from the line, with all its attempts, no stalls and a new epoch.
+
+        Refused, with the state, unless the job is waiting, prioritized, delayed, waiting for children, or kept as
+        completed or failed. Signals that were read are gone; those that nobody has read stay. Raises `NotFound` if the
+        job has no such row.
+        """
+
+    async def page(
+        self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
+    ) -> Page[tuple[str, str]]:
+        """The rows of a job or dead letter, key and text, in the order in which they were recorded. Empty if there
+        is no such job."""
+
+    async def resting(
+        self, queue: str, *, signal: str | None = None, cursor: str | None = None, limit: int = 50
+    ) -> Page[JobRow]:
+        """Jobs that rest, by the time until which they do; with `signal`, those that wait for a signal of this name."""
+
+    async def inbox(self, queue: str, job_id: str, *, where: Kept = "queue") -> list[SignalRow]:
+        """The signals of a job or dead letter that nobody has read yet, oldest first."""
 
 
 @runtime_checkable

@@ -19,11 +19,11 @@ from toril.model import (
     Failure,
     Gate,
     Released,
+    Rested,
     Retried,
     Settlement,
     Snoozed,
     Verdict,
-    WaitsForChildren,
 )
 from toril.queue import Queue
 from toril.runtime.logs import log
@@ -149,7 +149,7 @@ class AttemptEvents:
                 self._tell("snoozed", job, duration, delay=delay)
             case Released():
                 self._tell("released", job, duration)
-            case WaitsForChildren():
+            case Rested():
                 self._tell("parked", job, duration)
             case Cancelled(reason):
                 self._tell("cancelled", job, duration, reason)

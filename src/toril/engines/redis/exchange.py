@@ -18,12 +18,12 @@ from toril.model import (
     Gate,
     Precedence,
     Released,
+    Rested,
     Retried,
     Settlement,
     Snoozed,
     Unstarted,
     Verdict,
-    WaitsForChildren,
     per_ms,
 )
 from toril.policy.attempts import short_error
@@ -76,8 +76,8 @@ def _settled(settlement: Settlement) -> tuple[str, str, str, Any, str]:
             return "s", "", _WHOLE, delay, ""
         case Released():
             return "l", "", _WHOLE, "", ""
-        case WaitsForChildren(children, step):
-            return "p", dump_nodes(children), _WHOLE, step, ""
+        case Rested(children, children_round):
+            return "p", dump_nodes(children), _WHOLE, children_round, ""
         case Completed() as unknown:
             raise AssertionError(unknown)  # by far the most: the caller has seen to them
 

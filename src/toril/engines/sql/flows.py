@@ -32,8 +32,8 @@ from toril.model import (
     Kept,
     Lease,
     Page,
+    Rested,
     Verdict,
-    WaitsForChildren,
     check_int,
     letter_id,
 )
@@ -374,12 +374,12 @@ def add_children(tx: Transaction, lease: Lease, nodes: Sequence[FlowNode], call:
     return verdict
 
 
-def add_and_wait(step: QueueChanges, key: int, parked: WaitsForChildren) -> bool:
+def add_and_wait(step: QueueChanges, key: int, rested: Rested) -> bool:
     """Children of a job that its own run hands in with them; whether there are any to wait for."""
     tx = step.tx
-    FlowInsert(tx, parked.children).write()
-    if parked.step:
-        tx.run(_SQL["parked"], (parked.step, key))
+    FlowInsert(tx, rested.children).write()
+    if rested.children_round:
+        tx.run(_SQL["parked"], (rested.children_round, key))
         step.row.flows = 1
     return tx.one(_SQL["has_open"], (key,)) is not None
 

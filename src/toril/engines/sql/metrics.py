@@ -22,9 +22,9 @@ from toril.model import (
     Outcome,
     QueueSnapshot,
     Released,
+    Rested,
     Snapshot,
     Snoozed,
-    WaitsForChildren,
     check_int,
 )
 from toril.model.names import check_queue_name
@@ -60,7 +60,7 @@ _SQL: Final = statements("metrics")
 _NEXT: Final = query("metrics", "next", WaitingJob)
 _SCANNED: Final = 8  # jobs, and priorities, among which the one is looked for that has waited longest
 _LENGTHS: Final = sorted(set(STEPS.values()))
-_UNENDED: Final = (Snoozed, Released, WaitsForChildren)
+_UNENDED: Final = (Snoozed, Released, Rested)
 MINUTE: Final = "m"
 
 

@@ -24,11 +24,11 @@ from toril.model import (
     Failure,
     Outcome,
     Released,
+    Rested,
     Retried,
     Settlement,
     Snoozed,
     Verdict,
-    WaitsForChildren,
 )
 from toril.policy.metrics import RETRIES
 from toril.policy.retention import shortened
@@ -37,7 +37,7 @@ __all__ = ["complete", "settle"]
 
 
 _HELD: Final = query("settle", "held", Held)
-_Unfinished: TypeAlias = Failed | Cancelled | Retried | Snoozed | Released | WaitsForChildren
+_Unfinished: TypeAlias = Failed | Cancelled | Retried | Snoozed | Released | Rested
 
 
 def complete(step: QueueChanges, ended: Sequence[tuple[Held, str, Completed]]) -> None:
@@ -121,7 +121,7 @@ def _with_children(batch: Sequence[Settlement]) -> dict[str, list[Settlement]]:
     exchange, so that all other ends must be written before."""
     found: dict[str, list[Settlement]] = {}
     for settlement in batch:
-        if type(settlement.outcome) is WaitsForChildren and settlement.outcome.children:
+        if type(settlement.outcome) is Rested and settlement.outcome.children:
             found[settlement.lease.id] = []
     if found:
         for settlement in batch:
@@ -180,7 +180,7 @@ def _deferred(row: Held, outcome: Outcome) -> Failure | None:
 def _final(outcome: _Unfinished, job: JobFacts, cancelling: str | None) -> _Unfinished:
     """A job that someone wants stopped does not run again, whatever its attempt asked for; nor does one that has no
     attempt left."""
-    if cancelling is not None and isinstance(outcome, Retried | Snoozed | Released | WaitsForChildren):
+    if cancelling is not None and isinstance(outcome, Retried | Snoozed | Released | Rested):
         return Cancelled(cancelling)
     if isinstance(outcome, Retried) and job.attempts_made + 1 >= job.max_attempts:
         return Failed(outcome.failure)
@@ -202,16 +202,16 @@ def _apply(step: QueueChanges, job: JobFacts, outcome: _Unfinished, released: li
             step.stand(job, made=job.attempts_made)
             released.append(job)
             step.event(EventKind.WAITING, job.id, prev="active")
-        case WaitsForChildren():
+        case Rested():
             _wait_for_children(step, job, outcome, released)
         case _:
             assert_never(outcome)
 
 
-def _wait_for_children(step: QueueChanges, job: JobFacts, parked: WaitsForChildren, released: list[JobFacts]) -> None:
+def _wait_for_children(step: QueueChanges, job: JobFacts, rested: Rested, released: list[JobFacts]) -> None:
     """Add children, and wait for those that have not ended. Where one cannot be added the job fails."""
     try:
-        if add_and_wait(step, job.key, parked):
+        if add_and_wait(step, job.key, rested):
             step.stand(job, made=job.attempts_made, delay=0)
             step.wait_for_children(job.key)
             step.event(EventKind.WAITING_CHILDREN, job.id, prev="active")
