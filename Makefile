@@ -32,7 +32,7 @@ demo: setup ## Watch a small demo shop process jobs for ten seconds
 	@$(BIN)/toril demo
 
 .PHONY: example
-example: setup ## Watch the helpdesk example at work for some seconds; on Redis with TORIL_URL=redis://…
+example: setup ## Watch the helpdesk example at work for a few seconds; on Redis with TORIL_URL=redis://…
 	@cd examples && ../$(BIN)/python -m helpdesk
 
 .PHONY: servers
