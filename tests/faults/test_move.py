@@ -256,7 +256,7 @@ async def left(store: Store) -> int:
 
 
 async def move(source: str, target: str) -> "asyncio.subprocess.Process":
-    words = [sys.executable, "-m", "toril", "move", source, target, "--load", str(max(10, JOBS // 150))]
+    words = [sys.executable, "-m", "toril", "move", source, target, "--batch-size", str(max(10, JOBS // 150))]
     return await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.DEVNULL)
 
 
