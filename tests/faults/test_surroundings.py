@@ -63,7 +63,8 @@ def test_a_terminal_may_close_and_quit_gives_back_at_once(url: str, tmp_path: Pa
 
         run.send_all(signal.SIGHUP)
         run.send(signal.SIGUSR1)
-        until(lambda: run.said("is running 1 jobs") and run.said("asyncio/runners.py"), "it says where it is", timeout=SLOW)
+        told = "it says where it is"
+        until(lambda: run.said("is running 1 jobs") and run.said("asyncio/runners.py"), told, timeout=SLOW)
         assert run.process.poll() is None
 
         run.send_all(signal.SIGQUIT)
