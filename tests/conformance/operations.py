@@ -1,8 +1,9 @@
 """Every operation of the seam, each as one call on a furnished store: for tests that go through all of them."""
 
-from collections.abc import Awaitable, Callable
+import inspect
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 from tests.conformance.claims import LEASE, claim, settle
 from tests.conformance.plants import PLANTS
@@ -45,10 +46,21 @@ from toril.model.states import State
 from toril.store.engine import Store
 from toril.testing import ManualClock
 
-__all__ = ["OPERATIONS", "READS", "TWICE", "Room", "broken", "furnished"]
+__all__ = ["OPERATIONS", "READS", "SEAM", "TWICE", "Room", "broken", "furnished"]
 
 TERMS: Final = CircuitTerms(failures=5, window=300_000, pause=60_000, probes=2)
 NEXT: Final = 10_000
+
+
+def _methods(protocol: type, prefix: str = "") -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name, member in inspect.getmembers(protocol):
+        if isinstance(member, property):
+            yield from _methods(get_type_hints(member.fget)["return"], f"{name}.")
+        elif inspect.isfunction(member) and name[0] != "_":
+            yield prefix + name, member
+
+
+SEAM: Final = dict(_methods(Store))  # as "page", and as "dead_letters.page"
 
 
 @dataclass(frozen=True, slots=True)

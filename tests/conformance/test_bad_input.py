@@ -7,6 +7,7 @@ import pytest
 
 from tests.conformance.claims import add, claim_one, job, settle
 from tests.conformance.dumps import dump, unchanged
+from tests.conformance.operations import SEAM
 from toril.errors import InvalidName, InvalidOption, TorilError
 from toril.model import (
     KEEP_ALL,
@@ -18,15 +19,20 @@ from toril.model import (
     Failure,
     Heartbeat,
     JobOptions,
+    JobRef,
     Lease,
+    Limits,
     LogLine,
     MetricsWindow,
     NewJob,
     Pause,
     Progress,
     RunStatus,
+    Schedule,
     SetData,
+    SetGroup,
     Settlement,
+    TransferPart,
     Verdict,
     WorkerCommand,
 )
@@ -37,6 +43,7 @@ Method = Callable[[Store, Any], Awaitable[object]]
 
 NOTHING = Claim(want=0, token="nothing", lease=1000, worker="w")
 BEAT = Heartbeat(worker="w", queues=["q"], slots=1, running=0)
+SCHEDULE = Schedule(id="s", job=NewJob(name="n"), every=60_000)
 STRANGER = Lease("q", "active_", "stranger")
 
 
@@ -94,10 +101,39 @@ BY_QUEUE: dict[str, Method] = {
     "logs": lambda engine, queue: engine.logs(queue, "1"),
     "events": lambda engine, queue: engine.events(queue),
     "runs": lambda engine, queue: engine.runs(queue, RunStatus.FAILED),
-    "metrics": lambda engine, queue: engine.metrics.minutes(queue, minutes=1),
     "usage": lambda engine, queue: engine.usage(queue),
-    "figures": lambda engine, queue: engine.metrics.snapshot([queue], MetricsWindow(1, 1, 1)),
+    "errors": lambda engine, queue: engine.errors(queue, "1"),
+    "declarations": lambda engine, queue: engine.declarations(queue),
+    "explain": lambda engine, queue: engine.explain(queue, "1", Limits()),
+    "metrics.minutes": lambda engine, queue: engine.metrics.minutes(queue, minutes=1),
+    "metrics.snapshot": lambda engine, queue: engine.metrics.snapshot([queue], MetricsWindow(1, 1, 1)),
+    "dead_letters.replay": lambda engine, queue: engine.dead_letters.replay(queue, []),
+    "flows.child_counts": lambda engine, queue: engine.flows.child_counts(JobRef(queue, "1")),
+    "flows.child_names": lambda engine, queue: engine.flows.child_names(JobRef(queue, "1")),
+    "flows.children": lambda engine, queue: engine.flows.children(JobRef(queue, "1")),
+    "groups.get": lambda engine, queue: engine.groups.get(queue, "g"),
+    "groups.page": lambda engine, queue: engine.groups.page(queue),
+    "groups.set": lambda engine, queue: engine.groups.set(queue, SetGroup(name="g", paused=True)),
+    "schedules.advance": lambda engine, queue: engine.schedules.advance(queue, "s", since=1, to=2),
+    "schedules.get": lambda engine, queue: engine.schedules.get(queue, "s"),
+    "schedules.overdue": lambda engine, queue: engine.schedules.overdue(queue),
+    "schedules.page": lambda engine, queue: engine.schedules.page(queue),
+    "schedules.pause": lambda engine, queue: engine.schedules.pause(queue, "s"),
+    "schedules.put": lambda engine, queue: engine.schedules.put(queue, SCHEDULE, 1, expects=None),
+    "schedules.remove": lambda engine, queue: engine.schedules.remove(queue, "s"),
+    "schedules.resume": lambda engine, queue: engine.schedules.resume(queue, "s", since=1, to=2),
+    "schedules.sync": lambda engine, queue: engine.schedules.sync(queue, "app", []),
+    "transfers.destination": lambda engine, queue: engine.transfers.destination(queue),
+    "transfers.export_batch": lambda engine, queue: engine.transfers.export_batch(
+        TransferPart.JOBS, queue, to="there", mark="m"
+    ),
 }
+
+
+def test_each_method_that_takes_a_queue_is_tried_with_a_wrong_one() -> None:
+    takes_one = {name for name, method in SEAM.items() if {"queue", "queues", "job"} & method.__annotations__.keys()}
+
+    assert takes_one - BY_QUEUE.keys() == {"workers", "repairs.scan"}  # of queues that are not there they know nothing
 
 
 @pytest.mark.covers("B01", "B02", "B03", "B04", "B05", "B06", "B07")
@@ -131,6 +167,14 @@ BY_NUMBER: dict[str, Method] = {
     "events limit": lambda engine, n: engine.events("q", limit=n),
     "runs limit": lambda engine, n: engine.runs("q", RunStatus.FAILED, limit=n),
     "metrics minutes": lambda engine, n: engine.metrics.minutes("q", minutes=n),
+    "audit limit": lambda engine, n: engine.audit.page(limit=n),
+    "circuit pause": lambda engine, n: engine.circuits.trip("key", pause=n),
+    "dead letters limit": lambda engine, n: engine.dead_letters.page(limit=n),
+    "children limit": lambda engine, n: engine.flows.children(JobRef("q", "1"), limit=n),
+    "groups limit": lambda engine, n: engine.groups.page("q", limit=n),
+    "schedules limit": lambda engine, n: engine.schedules.page("q", limit=n),
+    "overdue limit": lambda engine, n: engine.schedules.overdue("q", limit=n),
+    "export limit": lambda engine, n: engine.transfers.export_batch(TransferPart.JOBS, "q", to="x", mark="m", limit=n),
     "figures minutes": lambda engine, n: engine.metrics.snapshot(["q"], MetricsWindow(n, 1, 1)),
     "figures slices": lambda engine, n: engine.metrics.snapshot(["q"], MetricsWindow(1, 1, n)),
 }

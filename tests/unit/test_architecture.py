@@ -22,7 +22,7 @@ LAYERS: dict[str, set[str]] = {
     "model": {"errors"},
     "policy": {"errors", "model"},
     "codec": {"errors", "model"},
-    "store": {"errors", "model", "runtime"},
+    "store": {"errors", "model", "policy", "runtime"},
     "runtime": {"errors", "events", "model", "policy", "store", "public"},  # of the public names, types
     "engines": {"errors", "model"},
     "engines.sql": {"codec", "engines", "errors", "model", "policy", "runtime", "store"},

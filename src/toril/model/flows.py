@@ -6,6 +6,7 @@ from typing import Final
 
 from toril.errors import InvalidOption, preview
 from toril.model.jobs import NewJob
+from toril.model.names import check_queue_name
 
 MAX_DEPTH: Final = 100  # of a flow
 BUILDING: Final = 600_000  # ms after which the parts of a flow that was never whole are taken back
@@ -49,6 +50,7 @@ class FlowNode:
     waits: bool = False
 
     def __post_init__(self) -> None:
+        check_queue_name(self.queue)
         if self.job.id is None:
             raise InvalidOption(f"each job of a flow needs an id; {preview(self.job.name)} has none")
         if self.job.dedup is not None:

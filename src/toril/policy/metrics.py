@@ -67,16 +67,15 @@ def window_of(given: object) -> MetricsWindow:
     return MetricsWindow(minutes, step, minutes // step)
 
 
-def check_window(queues: Sequence[str], window: MetricsWindow) -> None:
+def check_window(window: MetricsWindow) -> MetricsWindow:
     """Refuse a window for which a store has no metrics, or too many."""
-    if len(queues) > AT_ONCE:
-        raise InvalidOption(f"one call reads the metrics of at most {AT_ONCE} queues, not {len(queues)}")
     check_int("minutes", window.minutes, 1, _MINUTES)
     if window.step not in STEPS.values():
         raise InvalidOption(
             f"slices have {', '.join(map(str, sorted({*STEPS.values()})))} minutes, not {preview(window.step)}"
         )
     check_int("slices", window.slices, 1, SLICES)
+    return window
 
 
 def bucketed(first: int, counts: Sequence[int], step: int) -> tuple[tuple[int, int], ...]:

@@ -29,7 +29,6 @@ from toril.model import (
     Keep,
     Kept,
     Lease,
-    MetricsWindow,
     MinuteCounts,
     NewSignal,
     Page,
@@ -41,8 +40,24 @@ from toril.model import (
     StepAnswer,
     StepReport,
     TransferBatch,
-    TransferPart,
     Verdict,
+)
+from toril.store.checked import (
+    Batch,
+    CircuitKey,
+    CircuitPause,
+    DeadLetterBatch,
+    GroupCursor,
+    GroupName,
+    KeepOrNone,
+    Limit,
+    Minutes,
+    OnePart,
+    PageSize,
+    QueueName,
+    QueueNames,
+    Ref,
+    Window,
 )
 
 __all__ = [
@@ -72,25 +87,27 @@ class DeadLetterStore(Protocol):
         """The name under which other libraries see the dead letters, if any; no queue of the user's may have it."""
 
     async def page(
-        self, *, order: SortOrder = "newest", cursor: str | None = None, limit: int = 50
+        self, *, order: SortOrder = "newest", cursor: str | None = None, limit: PageSize = 50
     ) -> Page[DeadLetterRow]:
         """A page of dead letters, by the time at which they failed."""
 
-    async def get(self, ids: Sequence[str]) -> list[DeadLetterRow | None]:
+    async def get(self, ids: DeadLetterBatch[str]) -> list[DeadLetterRow | None]:
         """The dead letters with these ids, in that order."""
 
     async def count(self) -> int: ...
 
     async def replay(
-        self, queue: str, replays: Sequence[Replay], *, call: Call | None = None, now: int | None = None
+        self, queue: QueueName, replays: DeadLetterBatch[Replay], *, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
         """Move dead letters back into the queue that they came from, each as a job without attempts. Refused are ids
         that are no dead letter of this queue and, with the state, those whose id another job has taken."""
 
-    async def discard(self, ids: Sequence[str], *, call: Call | None = None, now: int | None = None) -> ControlResult:
+    async def discard(
+        self, ids: DeadLetterBatch[str], *, call: Call | None = None, now: int | None = None
+    ) -> ControlResult:
         """Delete dead letters for good."""
 
-    async def keep(self, keep: Keep | None, *, now: int | None = None) -> Keep:
+    async def keep(self, keep: KeepOrNone, *, now: int | None = None) -> Keep:
         """Set how many dead letters the whole store keeps, and for how long; None just reads it. `prune` carries it
         out."""
 
@@ -101,20 +118,20 @@ class CircuitStore(Protocol):
     at once: so one caller learns of a change of state, and there are never more probes than allowed."""
 
     async def admit(
-        self, key: str, terms: CircuitTerms, holder: str, *, lease: int, now: int | None = None
+        self, key: CircuitKey, terms: CircuitTerms, holder: str, *, lease: int, now: int | None = None
     ) -> Admission:
         """Whether one more job of this key may run. A probe counts until it is recorded, or for `lease` ms."""
 
     async def record(
-        self, key: str, terms: CircuitTerms, holder: str, sign: CircuitSample, *, now: int | None = None
+        self, key: CircuitKey, terms: CircuitTerms, holder: str, sign: CircuitSample, *, now: int | None = None
     ) -> CircuitState | None:
         """Record how a run did. Returns the state to which the circuit changed because of it. Sent again after a lost
         answer, it may count twice."""
 
-    async def trip(self, key: str, *, pause: int | None = None, now: int | None = None) -> CircuitRow:
+    async def trip(self, key: CircuitKey, *, pause: CircuitPause = None, now: int | None = None) -> CircuitRow:
         """Open a circuit by hand, for `pause` ms or as long as its terms say."""
 
-    async def reset(self, key: str, *, now: int | None = None) -> bool:
+    async def reset(self, key: CircuitKey, *, now: int | None = None) -> bool:
         """Close a circuit by hand, and forget what it has counted. Returns False if nothing was known of it."""
 
     async def list(self) -> list[CircuitRow]:
@@ -127,7 +144,7 @@ class AuditStore(Protocol):
 
     async def append(self, entry: AuditEntry, *, now: int | None = None) -> None: ...
 
-    async def page(self, *, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:
+    async def page(self, *, cursor: str | None = None, limit: PageSize = 50) -> Page[AuditEntry]:
         """A page of entries, latest first."""
 
 
@@ -162,7 +179,7 @@ class FlowStore(Protocol):
 
     async def add(
         self,
-        nodes: Sequence[FlowNode],
+        nodes: Batch[FlowNode],
         *,
         held: Sequence[JobRef] = (),
         hold_for: int = BUILDING,
@@ -179,20 +196,20 @@ class FlowStore(Protocol):
         """
 
     async def add_children(
-        self, lease: Lease, nodes: Sequence[FlowNode], *, call: Call | None = None, now: int | None = None
+        self, lease: Lease, nodes: Batch[FlowNode], *, call: Call | None = None, now: int | None = None
     ) -> Verdict:
         """Add children to the job of this lease, while it holds."""
 
-    async def child_counts(self, job: JobRef, *, where: Kept = "queue") -> ChildCounts:
+    async def child_counts(self, job: Ref, *, where: Kept = "queue") -> ChildCounts:
         """How many children a job or dead letter has; none if there is no such job."""
 
     async def children(
-        self, job: JobRef, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
+        self, job: Ref, *, cursor: str | None = None, limit: PageSize = 100, where: Kept = "queue"
     ) -> Page[Child]:
         """What a job or dead letter knows of its children: first the open ones, then those that have completed, then
         the others."""
 
-    async def child_names(self, job: JobRef) -> list[tuple[JobRef, str]]:
+    async def child_names(self, job: Ref) -> list[tuple[JobRef, str]]:
         """The names of a job's children, in the order in which they were added. Children added by other programs have
         none, and children with a name here may be gone."""
 
@@ -202,15 +219,17 @@ class GroupStore(Protocol):
     """Groups of a queue: jobs that share a name and take turns with other groups. Limits of all groups are a setting of
     the queue; these are the limits of one. A group is known while it has unfinished jobs or limits of its own."""
 
-    async def set(self, queue: str, change: SetGroup, *, call: Call | None = None, now: int | None = None) -> GroupRow:
+    async def set(
+        self, queue: QueueName, change: SetGroup, *, call: Call | None = None, now: int | None = None
+    ) -> GroupRow:
         """Set a group's own limits, pause it or resume it. Nothing more of a paused group starts, not even jobs already
         admitted; running jobs continue."""
 
-    async def get(self, queue: str, name: str, *, now: int | None = None) -> GroupRow:
+    async def get(self, queue: QueueName, name: GroupName, *, now: int | None = None) -> GroupRow:
         """One group, as it stands."""
 
     async def page(
-        self, queue: str, *, cursor: str | None = None, limit: int = 100, now: int | None = None
+        self, queue: QueueName, *, cursor: GroupCursor = None, limit: PageSize = 100, now: int | None = None
     ) -> Page[GroupRow]:
         """A page of groups, in the order of their names."""
 
@@ -296,10 +315,10 @@ class StepStore(Protocol):
 class MetricsStore(Protocol):
     """What the steps that settle and recover jobs always count."""
 
-    async def snapshot(self, queues: Sequence[str], window: MetricsWindow, *, now: int | None = None) -> Snapshot:
+    async def snapshot(self, queues: QueueNames, window: Window, *, now: int | None = None) -> Snapshot:
         """At most 50 queues at one moment, read in one step."""
 
-    async def minutes(self, queue: str, *, minutes: int, now: int | None = None) -> MinuteCounts:
+    async def minutes(self, queue: QueueName, *, minutes: Minutes, now: int | None = None) -> MinuteCounts:
         """How many jobs ended in each of the last minutes."""
 
 
@@ -316,11 +335,11 @@ class TransferStore(Protocol):
     async def store_id(self) -> str:
         """An id that no other store has."""
 
-    async def destination(self, queue: str) -> str | None:
+    async def destination(self, queue: QueueName) -> str | None:
         """The store to which a queue is moving or has moved, until it comes back."""
 
     async def export_batch(
-        self, part: TransferPart, queue: str, *, to: str, mark: str, limit: int = LOAD, now: int | None = None
+        self, part: OnePart, queue: str, *, to: str, mark: str, limit: Limit = LOAD, now: int | None = None
     ) -> TransferBatch | None:
         """Take a batch out: a queue's settings (once, which also pauses it), jobs that are not running, schedules,
         records; or dead letters, or what belongs to the whole store. None means that there is nothing for now.

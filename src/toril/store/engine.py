@@ -7,7 +7,8 @@ first; one job is a batch of one. Rules that hold for all of them:
 - `EngineUnavailable` means *not known to have happened*. The same `call` sent again has no second effect and gets the
   first answer; an older call of the same sender that arrives late is refused. Without `call` nothing is remembered.
 - A lost lease, a taken id or a state that forbids something is an answer, not an exception.
-- What a batch may hold is bounded (`model.BATCH`, `model.EXCHANGE`), so that no step holds up the store.
+- Annotations such as `QueueName` say what an argument must be. `checked.implements` checks it in front of the engine,
+  which may trust what it gets. Batches and pages are bounded, so that no step holds up the store.
 """
 
 import importlib
@@ -42,13 +43,11 @@ from toril.model import (
     Renewed,
     Report,
     RunRow,
-    RunStatus,
     Schedule,
     ScheduleLookup,
     ScheduleRow,
     Setting,
     Settings,
-    Settlement,
     Swept,
     Update,
     Usage,
@@ -57,7 +56,6 @@ from toril.model import (
     WorkerRow,
 )
 from toril.model.names import check_queue_name
-from toril.model.states import State
 from toril.runtime.clock import SYSTEM, Clock
 from toril.store.capabilities import (
     AuditStore,
@@ -68,6 +66,28 @@ from toril.store.capabilities import (
     MetricsStore,
     RepairStore,
     TransferStore,
+)
+from toril.store.checked import (
+    AppName,
+    Batch,
+    CleanedState,
+    DrainedStates,
+    Grace,
+    IfRunning,
+    Limit,
+    OnceKey,
+    OneState,
+    OneStatus,
+    PageSize,
+    QueueName,
+    Reason,
+    ReasonOrNone,
+    Role,
+    Settlements,
+    Ttl,
+    TtlOrGone,
+    WaitedFor,
+    WorkerName,
 )
 
 __all__ = ["Durability", "Engine", "Inspector", "ScheduleStore", "Store", "connect", "redacted"]
@@ -91,7 +111,7 @@ class Engine(Protocol):
         """Tell whether the store answers now. Never raises."""
 
     async def add(
-        self, queue: str, jobs: Sequence[NewJob], *, call: Call | None = None, now: int | None = None
+        self, queue: QueueName, jobs: Batch[NewJob], *, call: Call | None = None, now: int | None = None
     ) -> list[Added]:
         """Store up to 1,000 jobs, all or none, in this order.
 
@@ -101,8 +121,8 @@ class Engine(Protocol):
 
     async def exchange(
         self,
-        queue: str,
-        batch: Sequence[Settlement],
+        queue: QueueName,
+        batch: Settlements,
         claim: Claim,
         *,
         call: Call | None = None,
@@ -114,10 +134,10 @@ class Engine(Protocol):
         and rate. If it gets fewer jobs than wanted, the answer says why and when to come back.
         """
 
-    async def renew(self, leases: Sequence[Lease], *, ttl: int, now: int | None = None) -> Renewed:
+    async def renew(self, leases: Batch[Lease], *, ttl: Ttl, now: int | None = None) -> Renewed:
         """Extend leases to `ttl` from now. Returns which were already lost and which jobs should stop."""
 
-    async def wait(self, queues: Sequence[str], *, timeout: int) -> set[str]:
+    async def wait(self, queues: WaitedFor, *, timeout: int) -> set[str]:
         """Wait until some of these queues may have work, or until `timeout` ms have passed.
 
         It may wake up for nothing, but never misses an arrival. `model.control(worker)` listens for cancellations and
@@ -125,30 +145,30 @@ class Engine(Protocol):
         """
 
     async def report(
-        self, queue: str, reports: Sequence[Report], *, call: Call | None = None, now: int | None = None
+        self, queue: QueueName, reports: Batch[Report], *, call: Call | None = None, now: int | None = None
     ) -> list[Verdict]:
         """Store progress, log lines, data and checkpoints of running jobs. Each counts only while its lease holds."""
 
-    async def finished(self, queue: str, ids: Sequence[str], *, timeout: int) -> list[Finished]:
+    async def finished(self, queue: QueueName, ids: Batch[str], *, timeout: int) -> list[Finished]:
         """Wait at most `timeout` ms for all of these jobs to end, and return how each did."""
 
     async def recover(
         self,
-        queue: str,
+        queue: QueueName,
         *,
-        dead: Sequence[Lease] = (),
-        cause: str | None = None,
-        limit: int = 1000,
+        dead: Batch[Lease] = (),
+        cause: ReasonOrNone = None,
+        limit: Limit = 1000,
         now: int | None = None,
     ) -> Recovered:
         """Recover jobs whose lease has run out, and those of the `dead` leases at once; never a job of another live
         worker."""
 
-    async def prune(self, queue: str, *, limit: int = 1000, now: int | None = None) -> int:
+    async def prune(self, queue: QueueName, *, limit: Limit = 1000, now: int | None = None) -> int:
         """Remove what retention no longer keeps, up to `limit` of each kind. Returns how many; call again while that is
         `limit` or more."""
 
-    async def heartbeat(self, beat: Heartbeat, *, ttl: int, now: int | None = None) -> tuple[WorkerRequest, ...]:
+    async def heartbeat(self, beat: Heartbeat, *, ttl: TtlOrGone, now: int | None = None) -> tuple[WorkerRequest, ...]:
         """Report that a worker is alive for the next `ttl` ms, and receive the worker commands that it has not
         acknowledged.
 
@@ -156,50 +176,50 @@ class Engine(Protocol):
         says that it has stopped: it is removed, unless a later worker has its name.
         """
 
-    async def lead(self, role: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
+    async def lead(self, role: Role, owner: WorkerName, *, ttl: Ttl, now: int | None = None) -> bool:
         """Become or stay the leader. This only saves work: nothing may depend on there being one leader."""
 
-    async def resign(self, role: str, owner: str) -> bool:
+    async def resign(self, role: Role, owner: WorkerName) -> bool:
         """Give up leadership, if `owner` has it."""
 
-    async def signal(self, worker: str, order: WorkerRequest, *, now: int | None = None) -> bool:
+    async def signal(self, worker: WorkerName, order: WorkerRequest, *, now: int | None = None) -> bool:
         """Send a worker a command and wake it. Returns False if no such worker is alive."""
 
-    async def once(self, key: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
+    async def once(self, key: OnceKey, owner: WorkerName, *, ttl: Ttl, now: int | None = None) -> bool:
         """Return True to the first owner that asks within `ttl` ms, however often it asks, and False to all others."""
 
     async def retry(
-        self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
+        self, queue: QueueName, ids: Batch[str], *, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
         """Run finished jobs again, with all their attempts and no stalls counted. If a job is a parent, its children
         that have not succeeded run again first."""
 
     async def promote(
-        self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
+        self, queue: QueueName, ids: Batch[str], *, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
         """Make delayed jobs ready now."""
 
     async def cancel(
-        self, queue: str, ids: Sequence[str], *, reason: str, call: Call | None = None, now: int | None = None
+        self, queue: QueueName, ids: Batch[str], *, reason: Reason, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
         """Cancel jobs: those that have not started never will (`done`), running ones are asked to stop (`asked`)."""
 
     async def remove(
-        self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
+        self, queue: QueueName, ids: Batch[str], *, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
         """Delete jobs that are not running, with all that belongs to them."""
 
     async def update(
-        self, queue: str, updates: Sequence[Update], *, call: Call | None = None, now: int | None = None
+        self, queue: QueueName, updates: Batch[Update], *, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
         """Change the data, priority or delay of jobs whose state allows it."""
 
     async def drain(
         self,
-        queue: str,
+        queue: QueueName,
         *,
-        states: frozenset[State],
-        limit: int = 1000,
+        states: DrainedStates,
+        limit: Limit = 1000,
         call: Call | None = None,
         now: int | None = None,
     ) -> Swept:
@@ -207,11 +227,11 @@ class Engine(Protocol):
 
     async def clean(
         self,
-        queue: str,
+        queue: QueueName,
         *,
-        state: State,
-        grace: int,
-        limit: int = 1000,
+        state: CleanedState,
+        grace: Grace,
+        limit: Limit = 1000,
         call: Call | None = None,
         now: int | None = None,
     ) -> Swept:
@@ -219,10 +239,10 @@ class Engine(Protocol):
 
     async def obliterate(
         self,
-        queue: str,
+        queue: QueueName,
         *,
-        running: Literal["refuse", "remove"] = "refuse",
-        limit: int = 1000,
+        running: IfRunning = "refuse",
+        limit: Limit = 1000,
         call: Call | None = None,
         now: int | None = None,
     ) -> Swept:
@@ -230,7 +250,7 @@ class Engine(Protocol):
         jobs are running."""
 
     async def configure(
-        self, queue: str, settings: Sequence[Setting], *, call: Call | None = None, now: int | None = None
+        self, queue: QueueName, settings: Sequence[Setting], *, call: Call | None = None, now: int | None = None
     ) -> Settings:
         """Change the queue's settings for every process at once. Without changes, just read them."""
 
@@ -245,41 +265,43 @@ class Inspector(Protocol):
 
     async def queues(self) -> list[str]: ...
 
-    async def queue(self, queue: str) -> QueueSummary: ...
+    async def queue(self, queue: QueueName) -> QueueSummary: ...
 
-    async def counts(self, queue: str) -> Counts: ...
+    async def counts(self, queue: QueueName) -> Counts: ...
 
-    async def usage(self, queue: str) -> Usage:
+    async def usage(self, queue: QueueName) -> Usage:
         """Estimate how many bytes the queue takes, from a bounded number of its jobs."""
 
-    async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRow | None]: ...
+    async def jobs(self, queue: QueueName, ids: Batch[str]) -> list[JobRow | None]: ...
 
-    async def page(self, queue: str, state: State, *, cursor: str | None = None, limit: int = 50) -> Page[JobRow]: ...
+    async def page(
+        self, queue: QueueName, state: OneState, *, cursor: str | None = None, limit: PageSize = 50
+    ) -> Page[JobRow]: ...
 
     async def logs(
-        self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
+        self, queue: QueueName, job_id: str, *, cursor: str | None = None, limit: PageSize = 100, where: Kept = "queue"
     ) -> Page[str]:
         """Log lines of a job or dead letter, oldest first."""
 
-    async def errors(self, queue: str, job_id: str, *, where: Kept = "queue") -> tuple[AttemptFailure, ...]:
+    async def errors(self, queue: QueueName, job_id: str, *, where: Kept = "queue") -> tuple[AttemptFailure, ...]:
         """The errors of all attempts of a job or dead letter, oldest first. The last one is complete, the 50 before it
         are shortened."""
 
     async def events(
-        self, queue: str, *, after: str | None = None, limit: int = 100, of: str | None = None
+        self, queue: QueueName, *, after: str | None = None, limit: PageSize = 100, of: str | None = None
     ) -> EventPage:
         """The events after a position; with `of`, those of this job among the next `limit`. Continue at `last`."""
 
     async def workers(self, queue: str | None = None, *, now: int | None = None) -> list[WorkerRow]: ...
 
-    async def declarations(self, queue: str, *, now: int | None = None) -> Declarations:
+    async def declarations(self, queue: QueueName, *, now: int | None = None) -> Declarations:
         """What living workers declare of a queue, newest first, equal declarations once."""
 
     async def runs(
-        self, queue: str, ending: RunStatus, *, cursor: str | None = None, limit: int = 20
+        self, queue: QueueName, ending: OneStatus, *, cursor: str | None = None, limit: PageSize = 20
     ) -> Page[RunRow]: ...
 
-    async def explain(self, queue: str, job_id: str, limits: Limits, *, now: int | None = None) -> JobBlockers:
+    async def explain(self, queue: QueueName, job_id: str, limits: Limits, *, now: int | None = None) -> JobBlockers:
         """What a job has to wait for if claims have these limits."""
 
 
@@ -291,24 +313,24 @@ class ScheduleStore(Protocol):
     that is sent again finds that it was made.
     """
 
-    async def get(self, queue: str, schedule: str, *, now: int | None = None) -> ScheduleLookup: ...
+    async def get(self, queue: QueueName, schedule: str, *, now: int | None = None) -> ScheduleLookup: ...
 
-    async def page(self, queue: str, *, cursor: str | None = None, limit: int = 100) -> Page[ScheduleRow]:
+    async def page(self, queue: QueueName, *, cursor: str | None = None, limit: PageSize = 100) -> Page[ScheduleRow]:
         """Schedules in the order of their ids."""
 
-    async def overdue(self, queue: str, *, limit: int = 100, now: int | None = None) -> list[ScheduleRow]:
+    async def overdue(self, queue: QueueName, *, limit: PageSize = 100, now: int | None = None) -> list[ScheduleRow]:
         """Schedules whose current run has ended or vanished without a next one. Paused and finished schedules are not
         among them."""
 
     async def put(
-        self, queue: str, schedule: Schedule, slot: int, *, expects: int | None, now: int | None = None
+        self, queue: QueueName, schedule: Schedule, slot: int, *, expects: int | None, now: int | None = None
     ) -> Moved:
         """Create or change a schedule, and make its run at `slot` in place of one that has not started. `expects` is
         the time of the current run; None means that there is no such schedule."""
 
     async def advance(
         self,
-        queue: str,
+        queue: QueueName,
         schedule: str,
         *,
         since: int,
@@ -319,16 +341,18 @@ class ScheduleStore(Protocol):
         """Go on from the run at `since` to the one at `to`; None means that there will be no more. `started` is the id
         of the job that now runs."""
 
-    async def pause(self, queue: str, schedule: str, *, now: int | None = None) -> bool:
+    async def pause(self, queue: QueueName, schedule: str, *, now: int | None = None) -> bool:
         """Stop making runs, and drop the one that has not started. Returns False if there is no such schedule."""
 
-    async def resume(self, queue: str, schedule: str, *, since: int, to: int | None, now: int | None = None) -> Moved:
+    async def resume(
+        self, queue: QueueName, schedule: str, *, since: int, to: int | None, now: int | None = None
+    ) -> Moved:
         """Let a paused schedule continue with a run at `to`."""
 
-    async def remove(self, queue: str, schedule: str, *, now: int | None = None) -> bool:
+    async def remove(self, queue: QueueName, schedule: str, *, now: int | None = None) -> bool:
         """Remove a schedule and its run that has not started."""
 
-    async def sync(self, queue: str, owner: str, keep: Sequence[str], *, now: int | None = None) -> list[str]:
+    async def sync(self, queue: QueueName, owner: AppName, keep: Sequence[str], *, now: int | None = None) -> list[str]:
         """Remove the schedules of this owner that are not in `keep`. Returns their ids."""
 
 

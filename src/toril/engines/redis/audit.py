@@ -7,12 +7,15 @@ from toril.engines.redis.layout import FLEET
 from toril.engines.redis.runner import ScriptRunner
 from toril.engines.shared import dump, load, place_of
 from toril.model import AUDIT_LENGTH, AuditEntry, Page
+from toril.store.capabilities import AuditStore
+from toril.store.checked import implements
 
 __all__ = ["RedisAudit"]
 
 _ENTRY: Final = "entry"
 
 
+@implements(AuditStore)
 class RedisAudit:
     """The audit log of the seam."""
 

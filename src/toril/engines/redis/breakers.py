@@ -7,16 +7,15 @@ from toril.engines.redis.layout import FLEET
 from toril.engines.redis.runner import ScriptRunner
 from toril.errors import EngineUnavailable
 from toril.model import (
-    MAX_DELAY,
     Admission,
     CircuitRow,
     CircuitSample,
     CircuitState,
     CircuitTerms,
-    check_int,
 )
-from toril.model.names import check_circuit_key
 from toril.policy import breaker
+from toril.store.capabilities import CircuitStore
+from toril.store.checked import implements
 
 __all__ = ["RedisCircuits"]
 
@@ -24,6 +23,7 @@ T = TypeVar("T")
 _TRIES: Final = 100  # each that fails is one that another has won
 
 
+@implements(CircuitStore)
 class RedisCircuits:
     """Circuits of the seam."""
 
@@ -45,9 +45,6 @@ class RedisCircuits:
         )
 
     async def trip(self, key: str, *, pause: int | None = None, now: int | None = None) -> CircuitRow:
-        if pause is not None:
-            check_int("pause", pause, 1, MAX_DELAY)
-
         def tripped(circuit: CircuitRow, time: int) -> tuple[CircuitRow, CircuitRow]:
             opened = breaker.trip(circuit, circuit.terms.pause if pause is None else pause, now=time)
             return opened, opened
@@ -55,7 +52,6 @@ class RedisCircuits:
         return await self._decide(key, tripped, now)
 
     async def reset(self, key: str, *, now: int | None = None) -> bool:  # noqa: ARG002 - the seam's
-        check_circuit_key(key)
         self._runner.check_open()
         return int(await self._runner.client.ask("HDEL", self._all_circuits, key)) > 0
 
@@ -78,7 +74,6 @@ class RedisCircuits:
         return self._runner.fleet + FLEET["circuits"]
 
     async def _decide(self, key: str, decide: Callable[[CircuitRow, int], tuple[CircuitRow, T]], now: int | None) -> T:
-        check_circuit_key(key)
         self._runner.check_open()
         text, time, _ = await self._circuit(key, now)
         for _ in range(_TRIES):

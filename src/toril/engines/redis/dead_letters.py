@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from toril.engines.redis.layout import FIELDS, KEYS, NUMBERS
 from toril.engines.redis.options import dump_backoff, load_failure, load_options, moment, number, parsed
 from toril.engines.redis.records import link_of
-from toril.engines.redis.runner import ScriptRunner, check_batch
-from toril.errors import InvalidOption, preview
+from toril.engines.redis.runner import ScriptRunner
 from toril.model import (
     KEEP_ALL,
     MAX_PRIORITY,
@@ -23,19 +22,17 @@ from toril.model import (
     Refused,
     Replay,
     age_ms,
-    check_int,
     letter_parts,
 )
-from toril.model.names import check_queue_name
 from toril.model.states import State
 from toril.policy.search import cursor_of, place_of
-from toril.store.capabilities import SortOrder
+from toril.store.capabilities import DeadLetterStore, SortOrder
+from toril.store.checked import implements
 
 __all__ = ["RedisDeadLetters", "letter_of"]
 
-_MOST: Final = 1_000  # in one page
 
-
+@implements(DeadLetterStore)
 class RedisDeadLetters:
     """Jobs that failed for good."""
 
@@ -49,24 +46,22 @@ class RedisDeadLetters:
     async def page(
         self, *, order: SortOrder = "newest", cursor: str | None = None, limit: int = 50
     ) -> Page[DeadLetterRow]:
-        most = min(check_int("limit", limit, 1, 2**53), _MOST)
         time, last = place_of(order, cursor)
         rows: list[Any] = []
         room = NUMBERS["page"]
         while True:  # in steps, each of which keeps the server but shortly
-            size = min(most + 1 - len(rows), NUMBERS["looks"])
+            size = min(limit + 1 - len(rows), NUMBERS["looks"])
             found, taken = await self._runner.read(
                 "dead_letters", self._runner.dead_letter_queue, [order, size, time, last]
             )
             rows, room = rows + found, room - taken
-            if len(rows) > most or room < 0 or (len(found) < size and taken <= NUMBERS["look"]):
+            if len(rows) > limit or room < 0 or (len(found) < size and taken <= NUMBERS["look"]):
                 break
             last, time = rows[-1][:2]
-        items = tuple(map(letter_of, rows[:most]))
-        return Page(items, cursor_of(items[-1]) if room < 0 or len(rows) > most else None)
+        items = tuple(map(letter_of, rows[:limit]))
+        return Page(items, cursor_of(items[-1]) if room < 0 or len(rows) > limit else None)
 
     async def get(self, ids: Sequence[str]) -> list[DeadLetterRow | None]:
-        check_batch(ids)
         rows = await self._runner.read("dead_letters", self._runner.dead_letter_queue, ["of", *ids]) if ids else []
         return [None if row is None else letter_of(row) for row in rows]
 
@@ -79,8 +74,6 @@ class RedisDeadLetters:
     async def replay(
         self, queue: str, replays: Sequence[Replay], *, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
-        check_batch(replays)
-        queue = check_queue_name(queue)
         arguments: list[Any] = [queue]
         for each, options in zip(replays, await self._new_options(replays), strict=True):
             data = ("", "") if each.data is None else ("1", each.data)
@@ -95,7 +88,6 @@ class RedisDeadLetters:
         return [_patched(texts[each.id], each) if each.id in texts else "" for each in replays]
 
     async def discard(self, ids: Sequence[str], *, call: Call | None = None, now: int | None = None) -> ControlResult:
-        check_batch(ids)
         return _changed(
             await self._runner.write("discard", self._runner.dead_letter_queue, list(dict.fromkeys(ids)), call, now)
         )
@@ -104,8 +96,6 @@ class RedisDeadLetters:
         self._runner.check_open()
         key, field = self._runner.base(self._runner.dead_letter_queue) + KEYS["toril"], FIELDS["keep_letters"]
         if keep is not None:
-            if not isinstance(keep, Keep):
-                raise InvalidOption(f"keep must be a Keep(…), not {preview(keep)}")
             count, age = (-1 if each is None else each for each in (keep.count, age_ms(keep)))
             await self._runner.client.ask("HSET", key, field, f"{count} {age}")
         found = await self._runner.client.ask("HGET", key, field)

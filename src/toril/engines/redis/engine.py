@@ -22,13 +22,11 @@ from toril.engines.redis.layout import FLEET, KEYS, may_be_id
 from toril.engines.redis.metrics import RedisMetrics
 from toril.engines.redis.options import dump_options, is_plain
 from toril.engines.redis.records import ended_of, settings_of
-from toril.engines.redis.runner import ScriptRunner, check_batch
+from toril.engines.redis.runner import ScriptRunner
 from toril.engines.redis.schedules import RedisSchedules
 from toril.engines.redis.transfer import RedisTransfers
-from toril.errors import InvalidOption, TorilError, preview
+from toril.errors import TorilError
 from toril.model import (
-    BATCH,
-    MAX_REASON_BYTES,
     Added,
     AddOutcome,
     Call,
@@ -69,24 +67,23 @@ from toril.model import (
     Update,
     Verdict,
     WorkerRequest,
-    check_int,
     order_of,
     per_ms,
-    storable,
     ttl_ms,
 )
 from toril.model.jobs import AlikeJobs, runs_of
-from toril.model.names import check_label, check_queue_name, check_worker_name
-from toril.model.states import FINISHED, NOT_STARTED, State
+from toril.model.states import State
 from toril.runtime.clock import SYSTEM, Clock
+from toril.store.checked import implements
+from toril.store.engine import Engine
 
 __all__ = ["RedisEngine"]
 
-_LONGEST: Final = 2**42  # ms that anything may last
 _LOOK: Final = 1.0  # seconds after which a result is looked for without news: other libraries' workers do not tell
 _OUTCOMES: Final = (AddOutcome.ADDED, AddOutcome.DUPLICATE, AddOutcome.DEDUPLICATED, AddOutcome.REPLACED)
 
 
+@implements(Engine)
 class RedisEngine(RedisInspector):
     """A store on a Redis server, shared by any number of machines, and with BullMQ."""
 
@@ -177,9 +174,6 @@ class RedisEngine(RedisInspector):
     ) -> list[Added]:
         if not jobs and call is None:
             return []
-        queue = check_queue_name(queue)
-        if len(jobs) > BATCH:
-            raise InvalidOption(f"one add takes at most {BATCH} jobs, not {len(jobs)}")
         runs = runs_of(jobs)
         plain = all(is_plain(job) for job, _ in runs)
         arguments: list[Any] = [queue, len(jobs), "plain" if plain else "any"]
@@ -206,13 +200,10 @@ class RedisEngine(RedisInspector):
         call: Call | None = None,
         now: int | None = None,
     ) -> Exchange:
-        queue = check_queue_name(queue)
         answer = await self._runner.write("exchange", queue, arguments_of(batch, claim), call, now)
         return exchange_of(queue, claim.token, answer)
 
     async def renew(self, leases: Sequence[Lease], *, ttl: int, now: int | None = None) -> Renewed:
-        check_batch(leases)
-        check_int("ttl", ttl, 1, 2**42)
         arguments: list[Any] = [ttl]
         for lease in leases:
             arguments += (self._runner.base(lease.queue), lease.id, lease.token)
@@ -234,25 +225,21 @@ class RedisEngine(RedisInspector):
         bases = [marker.removesuffix(ending) for marker in markers if marker.endswith(f":{ending}")]
         return [base + ending for base in (await self._runner.read("ready", "", bases) if bases else ())]
 
-    def _marker(self, name: object) -> str:
+    def _marker(self, name: str) -> str:
         """The key on which to block: a queue's marker, or what a worker is called by, as no queue can be."""
-        if isinstance(name, str) and name.startswith(":"):
+        if name.startswith(":"):
             return f"{self._runner.fleet}{FLEET['poke']}{name[1:]}:poke"
-        return self._runner.base(check_queue_name(name)) + KEYS["marker"]
+        return self._runner.base(name) + KEYS["marker"]
 
     async def report(
         self, queue: str, reports: Sequence[Report], *, call: Call | None = None, now: int | None = None
     ) -> list[Verdict]:
-        check_batch(reports)
-        queue = check_queue_name(queue)
         arguments: list[Any] = []
         for each in reports:
             arguments += (each.lease.id, each.lease.token, *_reported(each))
         return [VERDICTS[verdict] for verdict in await self._runner.write("report", queue, arguments, call, now)]
 
     async def finished(self, queue: str, ids: Sequence[str], *, timeout: int) -> list[Finished]:
-        check_batch(ids)
-        queue = check_queue_name(queue)
         until = SYSTEM.monotonic() + timeout / 1000
         found = dict.fromkeys(ids, Pending()) | await self._ended(queue, ids)
         if _pending(found) and timeout > 0:
@@ -285,7 +272,7 @@ class RedisEngine(RedisInspector):
     async def cancel(
         self, queue: str, ids: Sequence[str], *, reason: str, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
-        return await self._control("cancel", queue, ids, [storable(reason, MAX_REASON_BYTES)], call, now)
+        return await self._control("cancel", queue, ids, [reason], call, now)
 
     async def remove(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
@@ -295,8 +282,6 @@ class RedisEngine(RedisInspector):
     async def _control(
         self, verb: str, queue: str, ids: Sequence[str], more: Sequence[str], call: Call | None, now: int | None
     ) -> ControlResult:
-        queue = check_queue_name(queue)
-        check_batch(ids, "changes")
         unique = list(dict.fromkeys(ids))
         possible = [identity for identity in unique if may_be_id(identity)]
         return _changed(unique, await self._runner.write(verb, queue, [*more, *possible], call, now))
@@ -304,8 +289,6 @@ class RedisEngine(RedisInspector):
     async def update(
         self, queue: str, updates: Sequence[Update], *, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
-        queue = check_queue_name(queue)
-        check_batch(updates, "changes")
         arguments: list[Any] = []
         for each in updates:
             if may_be_id(each.id):
@@ -322,10 +305,6 @@ class RedisEngine(RedisInspector):
         call: Call | None = None,
         now: int | None = None,
     ) -> Swept:
-        queue = check_queue_name(queue)
-        if not states <= NOT_STARTED:
-            raise InvalidOption(f"drain removes {_words(NOT_STARTED)} jobs, not {_words(states - NOT_STARTED)}")
-        check_int("limit", limit, 1, 10_000)
         return _swept(await self._runner.write("drain", queue, [limit, *sorted(states)], call, now))
 
     async def clean(
@@ -338,11 +317,6 @@ class RedisEngine(RedisInspector):
         call: Call | None = None,
         now: int | None = None,
     ) -> Swept:
-        queue = check_queue_name(queue)
-        if state not in FINISHED | NOT_STARTED:
-            raise InvalidOption(f"clean removes {_words(FINISHED | NOT_STARTED)} jobs, not {state} jobs")
-        check_int("grace", grace, 0, 2**42)
-        check_int("limit", limit, 1, 10_000)
         return _swept(await self._runner.write("clean", queue, [limit, state.value, grace], call, now))
 
     async def obliterate(
@@ -354,16 +328,11 @@ class RedisEngine(RedisInspector):
         call: Call | None = None,
         now: int | None = None,
     ) -> Swept:
-        if running not in {"refuse", "remove"}:
-            raise InvalidOption(f"running must be 'refuse' or 'remove', not {preview(running)}")
-        queue = check_queue_name(queue)
-        check_int("limit", limit, 1, 10_000)
         return _swept(await self._runner.write("obliterate", queue, [limit, running, queue], call, now))
 
     async def configure(
         self, queue: str, settings: Sequence[Setting], *, call: Call | None = None, now: int | None = None
     ) -> Settings:
-        queue = check_queue_name(queue)
         arguments: list[Any] = [queue]
         for setting in settings:
             arguments += _set(setting)
@@ -380,11 +349,7 @@ class RedisEngine(RedisInspector):
         limit: int = 1000,
         now: int | None = None,
     ) -> Recovered:
-        check_batch(dead)
-        queue = check_queue_name(queue)
-        check_int("limit", limit, 1, 10_000)
-        reason = "" if cause is None else storable(cause, MAX_REASON_BYTES)
-        arguments: list[object] = [limit, reason, "" if cause is None else "1"]
+        arguments: list[object] = [limit, cause or "", "" if cause is None else "1"]
         for lease in dead:
             arguments += (lease.id, lease.token)
         ended, deadline, more, moment = await self._runner.read("recover", queue, arguments, now)
@@ -392,13 +357,10 @@ class RedisEngine(RedisInspector):
         return Recovered(returned, failed, cancelled, deadline, more=more == 1, now=moment)
 
     async def prune(self, queue: str, *, limit: int = 1000, now: int | None = None) -> int:
-        queue = check_queue_name(queue)
-        check_int("limit", limit, 1, 10_000)
         removed, self._circuits_known = await self._runner.read("prune", queue, [limit], now)
         return int(removed) + (await self.circuits.prune(now) if self._circuits_known else 0)
 
     async def heartbeat(self, beat: Heartbeat, *, ttl: int, now: int | None = None) -> tuple[WorkerRequest, ...]:
-        check_int("ttl", ttl, 0, _LONGEST)
         heard = list(map(str, beat.heard))
         declared = [part for queue, said in (beat.declares or {}).items() for part in (queue, said.dump())]
         words = [ttl, beat.worker, beat.dump(), beat.started_at, len(heard), *heard, *declared]
@@ -407,24 +369,15 @@ class RedisEngine(RedisInspector):
         return tuple(order_of(word) for word in left)
 
     async def signal(self, worker: str, order: WorkerRequest, *, now: int | None = None) -> bool:
-        check_worker_name(worker)
         return bool(await self._runner.read("signal", "", [worker, str(order)], now))
 
     async def lead(self, role: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
-        check_label("a role", role)
-        check_worker_name(owner)
-        check_int("ttl", ttl, 1, _LONGEST)
         return await self._claim_key("lead", "lead", role, [owner, ttl], now)
 
     async def resign(self, role: str, owner: str) -> bool:
-        check_label("a role", role)
-        check_worker_name(owner)
         return await self._claim_key("resign", "lead", role, [owner], None)
 
     async def once(self, key: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
-        check_label("a key", key)
-        check_worker_name(owner)
-        check_int("ttl", ttl, 1, _LONGEST)
         return await self._claim_key("once", "once", key, [owner, ttl], now)
 
     async def _claim_key(self, verb: str, kind: str, name: str, words: Sequence[object], now: int | None) -> bool:
@@ -546,7 +499,3 @@ def _changed(ids: Sequence[str], answer: Sequence[Any]) -> ControlResult:
 def _swept(answer: Sequence[Any]) -> Swept:
     ids, more = answer
     return Swept(tuple(ids), more == 1)
-
-
-def _words(states: frozenset[State]) -> str:
-    return ", ".join(sorted(states))

@@ -5,10 +5,8 @@ from typing import Any, Final
 
 from toril.engines.redis.options import dump_trace
 from toril.engines.redis.records import claimed_of, dump_nodes
-from toril.errors import InvalidOption
 from toril.model import (
     CANCELLED_KIND,
-    EXCHANGE,
     Cancelled,
     Claim,
     Completed,
@@ -38,8 +36,6 @@ _OTHER: Final = "~"  # they show what follows
 
 def arguments_of(batch: Sequence[Settlement], claim: Claim) -> list[Any]:
     """What `exchange.lua` is told."""
-    if len(batch) > EXCHANGE:
-        raise InvalidOption(f"one exchange settles at most {EXCHANGE} jobs, not {len(batch)}")
     rate = claim.limits.rate
     arguments: list[Any] = [
         claim.want, claim.token, claim.lease, claim.worker, _alone(claim), claim.max_stalls,

@@ -15,6 +15,8 @@ from toril.errors import EngineUnusable, TorilError
 from toril.model import Fault, FaultKind, Page, Recovered, ServerFacts
 from toril.policy.doctor import ScanOrder, ScanPosition, cursor_of, unknown
 from toril.runtime.clock import SYSTEM
+from toril.store.capabilities import RepairStore
+from toril.store.checked import implements
 
 __all__ = ["RedisRepairs", "Walk", "server_facts"]
 
@@ -305,6 +307,7 @@ _AT_ONCE: Final = 50  # faults a step
 _LATER: Final = -1
 
 
+@implements(RepairStore)
 class RedisRepairs:
     """Repairs of the seam."""
 

@@ -10,7 +10,6 @@ from toril.engines.redis.runner import ScriptRunner
 from toril.engines.shared import full, refused
 from toril.errors import InvalidOption, TorilError, preview
 from toril.model import (
-    BATCH,
     BUILDING,
     Added,
     AddOutcome,
@@ -24,10 +23,10 @@ from toril.model import (
     Lease,
     Page,
     Verdict,
-    check_int,
 )
-from toril.model.names import check_queue_name
 from toril.model.states import State
+from toril.store.capabilities import FlowStore
+from toril.store.checked import implements
 
 __all__ = ["RedisFlows", "family_of"]
 
@@ -36,6 +35,7 @@ _FEW: Final = 10  # open children that are named
 _STATES: Final = (ChildState.OPEN, ChildState.COMPLETED, ChildState.IGNORED, ChildState.FAILED)
 
 
+@implements(FlowStore)
 class RedisFlows:
     """Flows, in BullMQ's layout."""
 
@@ -52,7 +52,6 @@ class RedisFlows:
         call: Call | None = None,
         now: int | None = None,
     ) -> list[Added]:
-        _check(nodes)
         queue = nodes[0].queue if nodes else closed[0].queue if closed else ""
         arguments = [dump_nodes(nodes), dump_refs(held), dump_refs(closed), hold_for]
         try:
@@ -70,11 +69,8 @@ class RedisFlows:
     async def add_children(
         self, lease: Lease, nodes: Sequence[FlowNode], *, call: Call | None = None, now: int | None = None
     ) -> Verdict:
-        _check(nodes)
         arguments = [lease.id, lease.token, dump_nodes(nodes)]
-        verdict: int = _accepted(
-            await self._runner.write("add_children", check_queue_name(lease.queue), arguments, call, now)
-        )
+        verdict: int = _accepted(await self._runner.write("add_children", lease.queue, arguments, call, now))
         return VERDICTS[verdict]
 
     async def child_counts(self, job: JobRef, *, where: Kept = "queue") -> ChildCounts:
@@ -85,14 +81,13 @@ class RedisFlows:
     async def children(
         self, job: JobRef, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
     ) -> Page[Child]:
-        most = min(check_int("limit", limit, 1, 2**53), _MOST)
         kind, place = _place(cursor)
         key = self._runner.job_key(job.queue, job.id, where)
         if key is None:
             return Page(())
         found: list[Child] = []
-        while kind <= len(_STATES) and len(found) < most:
-            left = most - len(found)
+        while kind <= len(_STATES) and len(found) < limit:
+            left = limit - len(found)
             place, rows = await self._runner.read("children", job.queue, [key, kind, place, left])
             found += [Child(ref_of(self._runner.address.prefix, key), _STATES[kind - 1], text) for key, text in rows]
             if place == "0":
@@ -117,13 +112,6 @@ def _place(cursor: str | None) -> tuple[int, str]:
     if not separator or kind not in {"1", "2", "3", "4"} or not place.isdecimal():
         raise InvalidOption(f"unknown cursor {preview(cursor)}; pass the cursor of the page before")
     return int(kind), place
-
-
-def _check(nodes: Sequence[FlowNode]) -> None:
-    if len(nodes) > BATCH:
-        raise InvalidOption(f"one call adds at most {BATCH} jobs of a flow, not {len(nodes)}")
-    for node in nodes:
-        check_queue_name(node.queue)
 
 
 def _accepted(answer: Any) -> Any:

@@ -1,17 +1,17 @@
 """Groups on Redis."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from toril.engines.redis.runner import ScriptRunner
-from toril.model import Call, GroupBlockers, GroupLimits, GroupRow, Page, SetGroup, check_int
-from toril.model.names import check_group, check_queue_name
+from toril.model import Call, GroupBlockers, GroupLimits, GroupRow, Page, SetGroup
+from toril.store.capabilities import GroupStore
+from toril.store.checked import implements
 
 __all__ = ["RedisGroups", "group_standing"]
 
-_MOST: Final = 1_000  # in one page
 
-
+@implements(GroupStore)
 class RedisGroups:
     """Groups of the seam."""
 
@@ -19,24 +19,19 @@ class RedisGroups:
         self._runner = runner
 
     async def set(self, queue: str, change: SetGroup, *, call: Call | None = None, now: int | None = None) -> GroupRow:
-        queue = check_queue_name(queue)
         limits = ("", "") if change.limits is None else ("1", change.limits.dump())
         paused = {None: "", True: "p", False: "r"}[change.paused]
         return _view(await self._runner.write("set_group", queue, [queue, change.name, *limits, paused], call, now))
 
     async def get(self, queue: str, name: str, *, now: int | None = None) -> GroupRow:
-        queue = check_queue_name(queue)
-        return _view(await self._runner.write("set_group", queue, [queue, check_group(name), "", "", ""], None, now))
+        return _view(await self._runner.write("set_group", queue, [queue, name, "", "", ""], None, now))
 
     async def page(
         self, queue: str, *, cursor: str | None = None, limit: int = 100, now: int | None = None
     ) -> Page[GroupRow]:
-        queue = check_queue_name(queue)
-        most = min(check_int("limit", limit, 1, 2**53), _MOST)
-        last = "" if cursor is None else check_group(cursor)
-        rows = await self._runner.read("groups", queue, [last, most + 1], now)
-        items = tuple(map(_view, rows[:most]))
-        return Page(items, items[-1].name if len(rows) > most else None)
+        rows = await self._runner.read("groups", queue, [cursor or "", limit + 1], now)
+        items = tuple(map(_view, rows[:limit]))
+        return Page(items, items[-1].name if len(rows) > limit else None)
 
 
 def _view(row: Sequence[Any]) -> GroupRow:

@@ -19,7 +19,7 @@ from toril.engines.redis.records import (
     settings_of,
     worker_of,
 )
-from toril.engines.redis.runner import ScriptRunner, check_batch
+from toril.engines.redis.runner import ScriptRunner
 from toril.errors import InvalidOption, preview
 from toril.model import (
     USAGE_SAMPLE,
@@ -38,18 +38,16 @@ from toril.model import (
     RunStatus,
     Usage,
     WorkerRow,
-    check_int,
-    known,
     per_ms,
 )
-from toril.model.names import check_queue_name
 from toril.model.states import State
 from toril.policy.attempts import all_errors, load_errors
 from toril.runtime.clock import SYSTEM
+from toril.store.checked import implements
+from toril.store.engine import Inspector
 
 __all__ = ["RedisInspector"]
 
-_MOST: Final = 1_000  # items in one page
 _END: Final = 2**63 - 1
 _NUMBER: Final = re.compile(r"[0-9]{1,19}\Z")
 _ID: Final = NUMBERS["record"]  # where the id stands in a row, after the fields
@@ -58,6 +56,7 @@ _A_GLANCE: Final = 0.05  # seconds that one call spends on looking for them
 _LOOK_AROUND: Final = 60.0  # seconds between two looks for queues that others have made
 
 
+@implements(Inspector)
 class RedisInspector:
     """Reads that see one moment of a queue each."""
 
@@ -104,7 +103,6 @@ class RedisInspector:
                 return
 
     async def queue(self, queue: str) -> QueueSummary:
-        queue = check_queue_name(queue)
         row = await self._runner.read("queue", queue)
         return QueueSummary(
             name=queue,
@@ -119,22 +117,16 @@ class RedisInspector:
         return (await self.queue(queue)).counts
 
     async def usage(self, queue: str) -> Usage:
-        queue = check_queue_name(queue)
         own, jobs, sampled, size = await self._runner.read("usage", queue, [USAGE_SAMPLE])
         return Usage(bytes=own + size, jobs=jobs, sampled=sampled)
 
     async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRow | None]:
-        check_batch(ids, "reads")
-        queue = check_queue_name(queue)
         possible = [identity for identity in ids if may_be_id(identity)]
         rows = await self._runner.read("jobs", queue, possible) if possible else []
         found = {identity: row for identity, row in zip(possible, rows, strict=True) if row is not None}
         return [record_of(queue, found[identity]) if identity in found else None for identity in ids]
 
     async def page(self, queue: str, state: State, *, cursor: str | None = None, limit: int = 50) -> Page[JobRow]:
-        queue = check_queue_name(queue)
-        limit = _limit(limit)
-        state = known(State, state)
         place = _place(state, cursor)
         rows: list[Any] = []
         room = NUMBERS["page"]
@@ -154,7 +146,7 @@ class RedisInspector:
         self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
     ) -> Page[str]:
         key = self._runner.job_key(queue, job_id, where)
-        limit, first = _limit(limit), _number(cursor, 0)
+        first = _number(cursor, 0)
         self._runner.check_open()
         if key is None:
             return Page(())
@@ -180,8 +172,7 @@ class RedisInspector:
     async def events(
         self, queue: str, *, after: str | None = None, limit: int = 100, of: str | None = None
     ) -> EventPage:
-        queue = check_queue_name(queue)
-        limit, seen = _limit(limit), None if after is None else _number(after, 0)
+        seen = None if after is None else _number(after, 0)
         start = "" if seen is None else stream_id(seen)
         entries, gap, last = await self._runner.read("events", queue, [start, limit, of or ""])
         items = tuple(event for entry in entries if (event := event_of(entry)) is not None)
@@ -194,20 +185,16 @@ class RedisInspector:
         )
 
     async def declarations(self, queue: str, *, now: int | None = None) -> Declarations:
-        rows = await self._runner.read("declared", "", [check_queue_name(queue)], now)
+        rows = await self._runner.read("declared", "", [queue], now)
         return Declarations.of((text, workers, at) for text, workers, at in rows)
 
     async def runs(self, queue: str, ending: RunStatus, *, cursor: str | None = None, limit: int = 20) -> Page[RunRow]:
-        queue = check_queue_name(queue)
-        limit = _limit(limit)
-        ending = known(RunStatus, ending)
         before = "" if cursor is None else _number(cursor, 0)
         rows = await self._runner.read("runs", queue, [ending.value, before, limit + 1])
         after = str(rows[limit - 1][0]) if len(rows) > limit else None
         return Page(tuple(run_of(ending, row) for row in rows[:limit]), after)
 
     async def explain(self, queue: str, job_id: str, limits: Limits, *, now: int | None = None) -> JobBlockers:
-        queue = check_queue_name(queue)
         rate = limits.rate
         of_rate = ["", "", ""] if rate is None else [rate.max, per_ms(rate), rate.window]
         first = "1" if limits.precedence is Precedence.PRIORITY_FIRST else ""
@@ -222,10 +209,6 @@ class RedisInspector:
             group=group_standing(group),
             alone=alone == 1,
         )
-
-
-def _limit(limit: int) -> int:
-    return min(check_int("limit", limit, 1, 2**53), _MOST)
 
 
 def _number(cursor: object, default: int) -> int:

@@ -8,10 +8,10 @@ from toril.engines.redis.layout import FIELDS
 from toril.engines.redis.options import number
 from toril.engines.redis.records import counts_of, minutes_of, worker_of
 from toril.engines.redis.runner import ScriptRunner
-from toril.model import MetricsWindow, MinuteCounts, QueueSnapshot, Snapshot, check_int
-from toril.model.names import check_queue_name
-from toril.policy.metrics import ALL_NAMES, Counted, check_window, sliced, totals_of
-from toril.policy.retention import MINUTES
+from toril.model import MetricsWindow, MinuteCounts, QueueSnapshot, Snapshot
+from toril.policy.metrics import ALL_NAMES, Counted, sliced, totals_of
+from toril.store.capabilities import MetricsStore
+from toril.store.checked import implements
 
 __all__ = ["RedisMetrics"]
 
@@ -19,6 +19,7 @@ _MINUTE: Final = FIELDS["minute"]
 _NAMES: Final = FIELDS["names"]
 
 
+@implements(MetricsStore)
 class RedisMetrics:
     """A part of the engine."""
 
@@ -26,17 +27,13 @@ class RedisMetrics:
         self._runner = runner
 
     async def snapshot(self, queues: Sequence[str], window: MetricsWindow, *, now: int | None = None) -> Snapshot:
-        check_window(queues, window)
-        names = [check_queue_name(name) for name in queues]
-        bases = [self._runner.base(name) for name in names]
+        bases = [self._runner.base(name) for name in queues]
         asked = [window.minutes, window.step, window.slices, *bases]
         moment, workers, rows, leader = await self._runner.read("snapshot", "", asked, now)
-        found = tuple(_figures_of(name, row, moment, window) for name, row in zip(names, rows, strict=True))
+        found = tuple(_figures_of(name, row, moment, window) for name, row in zip(queues, rows, strict=True))
         return Snapshot(moment, found, tuple(sorted(map(worker_of, workers), key=lambda worker: worker.id)), leader)
 
     async def minutes(self, queue: str, *, minutes: int, now: int | None = None) -> MinuteCounts:
-        queue = check_queue_name(queue)
-        check_int("minutes", minutes, 1, MINUTES)
         at, completed, failed = await self._runner.read("minute_counts", queue, [minutes], now)
         this = at // 60_000
         return MinuteCounts(this - minutes + 1, minutes_of(completed, this, minutes), minutes_of(failed, this, minutes))

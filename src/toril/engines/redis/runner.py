@@ -13,15 +13,13 @@ from toril.errors import (
     CallTooLate,
     Closed,
     EngineUnusable,
-    InvalidOption,
     TorilError,
     WrongState,
 )
-from toril.model import BATCH, Call, Kept, letter_id
-from toril.model.names import check_queue_name
+from toril.model import Call, Kept, letter_id
 from toril.runtime.clock import SYSTEM, Clock
 
-__all__ = ["ScriptRunner", "check_batch"]
+__all__ = ["ScriptRunner"]
 
 _NO_CALL: Final = ("", "")
 # What workers hand in is not waited for on replicas: if it is lost, the job runs again, as it may anyway.
@@ -59,7 +57,6 @@ class ScriptRunner:
 
     def job_key(self, queue: str, job_id: str, where: Kept) -> str | None:
         """The key of a job, or of its dead letter; None where an id is none."""
-        queue = check_queue_name(queue)
         if where == "dead_letters":
             return self.base(self.dead_letter_queue) + letter_id(queue, job_id)
         return self.base(queue) + job_id if may_be_id(job_id) else None
@@ -125,8 +122,3 @@ def _understood(complaint: ScriptRefusal, queue: str, letters: str) -> TorilErro
             )
         case _:
             return EngineUnusable(str(complaint))
-
-
-def check_batch(batch: Sequence[object], verb: str = "takes") -> None:
-    if len(batch) > BATCH:
-        raise InvalidOption(f"one call {verb} at most {BATCH} jobs, not {len(batch)}")

@@ -20,17 +20,18 @@ from toril.model import (
     Page,
     Schedule,
     ScheduleLookup,
-    check_int,
 )
 from toril.model import ScheduleRow as View
-from toril.model.names import check_app_name, check_queue_name
 from toril.model.schedules import MAX_TIME
+from toril.store.checked import implements
+from toril.store.engine import ScheduleStore
 
 __all__ = ["RedisSchedules", "fields_of", "own_of", "view_of"]
 
 _OWN = ("offset", "jitter", "min_interval", "window", "overlap", "catch_up", "owner")
 
 
+@implements(ScheduleStore)
 class RedisSchedules:
     """The schedules of a store. All of its steps can be sent twice."""
 
@@ -38,26 +39,21 @@ class RedisSchedules:
         self._runner = runner
 
     async def get(self, queue: str, schedule: str, *, now: int | None = None) -> ScheduleLookup:
-        queue = check_queue_name(queue)
         moment, found = await self._runner.read("schedules", queue, ["these", schedule], now)
         return ScheduleLookup(moment, view_of(queue, found[0]) if found else None)
 
     async def page(self, queue: str, *, cursor: str | None = None, limit: int = 100) -> Page[View]:
-        queue = check_queue_name(queue)
-        limit = min(check_int("limit", limit, 1, 2**53), 1000)
         names = sorted(name for name in await self._names(queue) if cursor is None or name > cursor)
         _, found = await self._runner.read("schedules", queue, ["these", *names[:limit]])
         return Page(tuple(_readable(queue, found)), names[limit - 1] if len(names) > limit else None)
 
     async def overdue(self, queue: str, *, limit: int = 100, now: int | None = None) -> list[View]:
-        queue = check_queue_name(queue)
         _, found = await self._runner.read("schedules", queue, ["overdue", limit], now)
         return _readable(queue, found)
 
     async def put(
         self, queue: str, schedule: Schedule, slot: int, *, expects: int | None, now: int | None = None
     ) -> Moved:
-        queue = check_queue_name(queue)
         at = ["" if expects is None else expects, json.dumps(own_of(schedule))]
         arguments = [queue, schedule.id, slot, *at, *fields_of(schedule, slot)]
         return Moved(await self._runner.read("schedule_put", queue, arguments, now))
@@ -84,13 +80,13 @@ class RedisSchedules:
         return bool(await self._drop("remove", queue, [schedule], now))
 
     async def sync(self, queue: str, owner: str, keep: Sequence[str], *, now: int | None = None) -> list[str]:
-        return await self._drop("sync", queue, [check_app_name(owner), *keep], now)
+        return await self._drop("sync", queue, [owner, *keep], now)
 
     async def _move(self, verb: str, queue: str, arguments: list[Any], now: int | None) -> Moved:
-        return Moved(await self._runner.read("schedule_advance", check_queue_name(queue), [verb, *arguments], now))
+        return Moved(await self._runner.read("schedule_advance", queue, [verb, *arguments], now))
 
     async def _drop(self, verb: str, queue: str, schedules: list[str], now: int | None) -> list[str]:
-        done: list[str] = await self._runner.read("schedule_remove", check_queue_name(queue), [verb, *schedules], now)
+        done: list[str] = await self._runner.read("schedule_remove", queue, [verb, *schedules], now)
         return done
 
     async def _names(self, queue: str) -> list[str]:

@@ -50,8 +50,6 @@ from toril.model import (
     TransferSettings,
     TransferStoreFacts,
     age_ms,
-    check_int,
-    known,
     per_ms,
     scheduled_run,
 )
@@ -61,6 +59,8 @@ from toril.policy.attempts import dump_errors, load_errors
 from toril.policy.metrics import CANCELLED
 from toril.policy.retention import MINUTES
 from toril.runtime.clock import SYSTEM
+from toril.store.capabilities import TransferStore
+from toril.store.checked import implements
 
 __all__ = [
     "RedisTransfers",
@@ -524,6 +524,7 @@ _EXPORTS: Final = {
 _OF_THE_STORE: Final = {TransferPart.LETTERS, TransferPart.FACTS}
 
 
+@implements(TransferStore)
 class RedisTransfers:
     """The moves of the seam. Each of its steps can be sent twice."""
 
@@ -537,13 +538,12 @@ class RedisTransfers:
 
     async def destination(self, queue: str) -> str | None:
         self._runner.check_open()
-        found = await self._runner.client.ask("HGET", self._moving, f"queue:{check_queue_name(queue)}")
+        found = await self._runner.client.ask("HGET", self._moving, f"queue:{queue}")
         return None if found is None else str(found).partition(" ")[0]
 
     async def export_batch(
         self, part: TransferPart, queue: str, *, to: str, mark: str, limit: int = LOAD, now: int | None = None
     ) -> TransferBatch | None:
-        part, limit = known(TransferPart, part), check_int("limit", limit, 1, 10_000)
         queue = self._runner.dead_letter_queue if part in _OF_THE_STORE else check_queue_name(queue)
         more = await self._keys(queue) if part is TransferPart.LEDGER else [limit]
         found = await self._confirmed(_EXPORTS[part], queue, [queue, to, mark, *more], now)

@@ -14,8 +14,7 @@ from toril.engines.sql.options import options_of
 from toril.engines.sql.schema import STATE_OF, Place, first_key
 from toril.engines.sql.statements import statements
 from toril.engines.sql.transaction import QueueRow, Transaction
-from toril.errors import InvalidOption
-from toril.model import BATCH, Added, AddOutcome, Call, EventKind, NewJob
+from toril.model import Added, AddOutcome, Call, EventKind, NewJob
 from toril.model.jobs import AlikeJobs, runs_of
 from toril.model.states import State
 
@@ -30,8 +29,6 @@ def add(tx: Transaction, queue: str, jobs: Sequence[NewJob], call: Call | None) 
     before = answered(tx, call)
     if before is not None:
         return [Added(job, AddOutcome(outcome), State(state)) for job, outcome, state in _spelled_out(before)]
-    if len(jobs) > BATCH:
-        raise InvalidOption(f"one add takes at most {BATCH} jobs, not {len(jobs)}")
     if not jobs:
         remember(tx, call, [])
         return []

@@ -7,6 +7,8 @@ from toril.engines.shared import dump, load, place_of
 from toril.engines.sql.statements import statements
 from toril.engines.sql.transaction import Steps, Transaction
 from toril.model import AUDIT_LENGTH, AuditEntry, Page
+from toril.store.capabilities import AuditStore
+from toril.store.checked import implements
 
 __all__ = ["SqlAudit"]
 
@@ -15,6 +17,7 @@ _SQL: Final = statements("audit")
 _LAST: Final = 2**63 - 1
 
 
+@implements(AuditStore)
 class SqlAudit:
     """The audit log of the seam."""
 

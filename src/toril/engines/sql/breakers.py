@@ -6,16 +6,15 @@ from typing import Final, TypeVar
 from toril.engines.sql.statements import statements
 from toril.engines.sql.transaction import Steps, Transaction
 from toril.model import (
-    MAX_DELAY,
     Admission,
     CircuitRow,
     CircuitSample,
     CircuitState,
     CircuitTerms,
-    check_int,
 )
-from toril.model.names import check_circuit_key
 from toril.policy import breaker
+from toril.store.capabilities import CircuitStore
+from toril.store.checked import implements
 
 __all__ = ["SqlCircuits", "prune_circuits"]
 
@@ -23,6 +22,7 @@ T = TypeVar("T")
 _SQL: Final = statements("breakers")
 
 
+@implements(CircuitStore)
 class SqlCircuits:
     """Circuits of the seam."""
 
@@ -32,23 +32,17 @@ class SqlCircuits:
     async def admit(
         self, key: str, terms: CircuitTerms, holder: str, *, lease: int, now: int | None = None
     ) -> Admission:
-        check_circuit_key(key)
         return await self._steps.write(partial(_admit, key=key, terms=terms, holder=holder, lease=lease), now)
 
     async def record(
         self, key: str, terms: CircuitTerms, holder: str, sign: CircuitSample, *, now: int | None = None
     ) -> CircuitState | None:
-        check_circuit_key(key)
         return await self._steps.write(partial(_record, key=key, terms=terms, holder=holder, sample=sign), now)
 
     async def trip(self, key: str, *, pause: int | None = None, now: int | None = None) -> CircuitRow:
-        check_circuit_key(key)
-        if pause is not None:
-            check_int("pause", pause, 1, MAX_DELAY)
         return await self._steps.write(partial(_trip, key=key, pause=pause), now)
 
     async def reset(self, key: str, *, now: int | None = None) -> bool:
-        check_circuit_key(key)
         return await self._steps.write(partial(_reset, key=key), now)
 
     async def list(self) -> list[CircuitRow]:

@@ -20,9 +20,8 @@ from toril.engines.sql.schema import (
 )
 from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import QueueRow, Transaction, keys_of, settings_of
-from toril.errors import InvalidOption, WrongState
+from toril.errors import WrongState
 from toril.model import (
-    BATCH,
     CANCELLED_KIND,
     Call,
     Cause,
@@ -46,7 +45,6 @@ from toril.model import (
     Settings,
     Swept,
     Update,
-    check_int,
     control,
 )
 from toril.model.states import FINISHED, NOT_STARTED, State
@@ -135,7 +133,6 @@ def update(tx: Transaction, queue: str, updates: Sequence[Update], call: Call | 
     before = answered(tx, call)
     if before is not None:
         return recall_changed(before)
-    _check_size(updates)
     done: list[str] = []
     refused: list[Refused] = []
     for each in updates:
@@ -195,7 +192,6 @@ def each_job(
     before = answered(tx, call)
     if before is not None:
         return recall_changed(before)
-    _check_size(ids)
     row = tx.find(queue)
     found = _find(tx, row, ids) if row else {}
     step = QueueChanges(tx, row) if row else None
@@ -218,11 +214,6 @@ def _find(tx: Transaction, row: QueueRow, ids: Sequence[str]) -> dict[str, Found
     return {found.job.id: found for found in tx.rows(_JOBS, (json.dumps(list(keys.values())),))}
 
 
-def _check_size(batch: Sequence[object]) -> None:
-    if len(batch) > BATCH:
-        raise InvalidOption(f"one call changes at most {BATCH} jobs, not {len(batch)}")
-
-
 _FORGOTTEN: Final = (
     "forget_minutes",
     "forget_slices",
@@ -240,9 +231,6 @@ def drain(tx: Transaction, queue: str, states: frozenset[State], limit: int, cal
     before = answered(tx, call)
     if before is not None:
         return recall_swept(before)
-    if not states <= NOT_STARTED:
-        raise InvalidOption(f"drain removes {_words(NOT_STARTED)} jobs, not {_words(states - NOT_STARTED)}")
-    check_int("limit", limit, 1, 10_000)
     row = tx.find(queue)
     ids: list[str] = []
     if row is not None:
@@ -258,10 +246,6 @@ def clean(tx: Transaction, queue: str, state: State, grace: int, limit: int, cal
     before = answered(tx, call)
     if before is not None:
         return recall_swept(before)
-    if state not in FINISHED | NOT_STARTED:
-        raise InvalidOption(f"clean removes {_words(FINISHED | NOT_STARTED)} jobs, not {state} jobs")
-    check_int("grace", grace, 0, 2**42)
-    check_int("limit", limit, 1, 10_000)
     row = tx.find(queue)
     ids: list[str] = []
     if row is not None:
@@ -286,7 +270,6 @@ def obliterate(
     before = answered(tx, call)
     if before is not None:
         return recall_swept(before)
-    check_int("limit", limit, 1, 10_000)
     row = tx.find(queue)
     if row is None:
         return remember_swept(tx, call, Swept())

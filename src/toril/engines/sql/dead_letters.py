@@ -12,9 +12,7 @@ from toril.engines.sql.replay import DETAIL_KEYS, StoredDeadLetter, dead_letter_
 from toril.engines.sql.schema import PAGE_BYTES
 from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import Steps, Transaction
-from toril.errors import InvalidOption, preview
 from toril.model import (
-    BATCH,
     DEAD_LETTERS,
     KEEP_ALL,
     AttemptFailure,
@@ -26,12 +24,11 @@ from toril.model import (
     Refused,
     Replay,
     age_ms,
-    check_int,
 )
-from toril.model.names import check_queue_name
 from toril.policy.attempts import all_errors, load_errors
 from toril.policy.search import cursor_of, place_of
-from toril.store.capabilities import SortOrder
+from toril.store.capabilities import DeadLetterStore, SortOrder
+from toril.store.checked import implements
 
 __all__ = [
     "SqlDeadLetters",
@@ -46,9 +43,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-_MOST = 1_000  # in one page
 
 
+@implements(DeadLetterStore)
 class SqlDeadLetters:
     """Jobs that failed for good."""
 
@@ -59,8 +56,7 @@ class SqlDeadLetters:
     async def page(
         self, *, order: SortOrder = "newest", cursor: str | None = None, limit: int = 50
     ) -> Page[DeadLetterRow]:
-        most = min(check_int("limit", limit, 1, 2**53), _MOST)
-        return await self._steps.read(partial(page, order=order, cursor=cursor, limit=most))
+        return await self._steps.read(partial(page, order=order, cursor=cursor, limit=limit))
 
     async def get(self, ids: Sequence[str]) -> list[DeadLetterRow | None]:
         return await self._steps.read(partial(of_ids, ids=ids))
@@ -71,15 +67,12 @@ class SqlDeadLetters:
     async def replay(
         self, queue: str, replays: Sequence[Replay], *, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
-        queue = check_queue_name(queue)
         return await self._steps.write(partial(replay, queue=queue, replays=replays, call=call), now)
 
     async def discard(self, ids: Sequence[str], *, call: Call | None = None, now: int | None = None) -> ControlResult:
         return await self._steps.write(partial(discard, ids=ids, call=call), now)
 
     async def keep(self, keep: Keep | None, *, now: int | None = None) -> Keep:
-        if keep is not None and not isinstance(keep, Keep):
-            raise InvalidOption(f"keep must be a Keep(…), not {preview(keep)}")
         return await self._steps.write(partial(keep_dead_letters, keep=keep), now)
 
 
@@ -130,8 +123,6 @@ def discard(tx: Transaction, ids: Sequence[str], call: Call | None) -> ControlRe
     before = answered(tx, call)
     if before is not None:
         return recall_changed(before)
-    if len(ids) > BATCH:
-        raise InvalidOption(f"one call takes at most {BATCH} dead letters, not {len(ids)}")
     unique = list(dict.fromkeys(ids))
     done = [identity for identity in unique if _discard(tx, identity)]
     refused = tuple(Refused(identity, None) for identity in unique if identity not in set(done))

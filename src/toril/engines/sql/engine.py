@@ -25,10 +25,8 @@ from toril.engines.sql.threads import InlineWriter, ReaderThread, Runner, Writer
 from toril.engines.sql.transaction import Op, Steps
 from toril.engines.sql.transfer_import import SqlTransfers
 from toril.engines.sql.writer import Writer
-from toril.errors import Closed, EngineUnusable, InvalidOption, TorilError, preview
+from toril.errors import Closed, EngineUnusable, InvalidOption, TorilError
 from toril.model import (
-    BATCH,
-    MAX_REASON_BYTES,
     Added,
     Call,
     Claim,
@@ -50,18 +48,18 @@ from toril.model import (
     Update,
     Verdict,
     WorkerRequest,
-    check_int,
-    storable,
 )
-from toril.model.names import check_label, check_queue_name, check_worker_name
 from toril.model.states import State
 from toril.runtime.clock import Clock
+from toril.store.checked import implements
+from toril.store.engine import Engine
 
 __all__ = ["SqlEngine"]
 
 T = TypeVar("T")
 
 
+@implements(Engine)
 class SqlEngine(SqlInspector):
     """A store in an SQL database. `database` makes the driver's hold on it, once more in each fork of the process."""
 
@@ -134,14 +132,13 @@ class SqlEngine(SqlInspector):
         call: Call | None = None,
         now: int | None = None,
     ) -> Exchange:
-        queue = check_queue_name(queue)
         exchanged = await self._write(partial(exchange, queue=queue, batch=batch, claim=claim, call=call), now)
         if exchanged.exhausted_at is not None:
             self._exhausted[queue] = exchanged.exhausted_at
         return exchanged.answer
 
     async def wait(self, queues: Sequence[str], *, timeout: int) -> set[str]:
-        names = list(dict.fromkeys(_waited(name) for name in queues))
+        names = list(dict.fromkeys(queues))
         await self._here()
         until = self._clock.monotonic() + timeout / 1000
         while True:
@@ -181,8 +178,6 @@ class SqlEngine(SqlInspector):
         return heard if self._open else None
 
     async def finished(self, queue: str, ids: Sequence[str], *, timeout: int) -> list[Finished]:
-        _check_batch(ids)
-        queue = check_queue_name(queue)
         names = [f"={queue}"]
         await self._here()
         until = self._clock.monotonic() + timeout / 1000
@@ -232,32 +227,26 @@ class SqlEngine(SqlInspector):
     async def retry(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
-        queue = check_queue_name(queue)
         return await self._steps.write(partial(replay.retry, queue=queue, ids=ids, call=call), now)
 
     async def promote(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
-        queue = check_queue_name(queue)
         return await self._steps.write(partial(control.promote, queue=queue, ids=ids, call=call), now)
 
     async def cancel(
         self, queue: str, ids: Sequence[str], *, reason: str, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
-        reason = storable(reason, MAX_REASON_BYTES)
-        queue = check_queue_name(queue)
         return await self._steps.write(partial(control.cancel, queue=queue, ids=ids, reason=reason, call=call), now)
 
     async def remove(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
-        queue = check_queue_name(queue)
         return await self._steps.write(partial(control.remove, queue=queue, ids=ids, call=call), now)
 
     async def update(
         self, queue: str, updates: Sequence[Update], *, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
-        queue = check_queue_name(queue)
         return await self._steps.write(partial(control.update, queue=queue, updates=updates, call=call), now)
 
     async def drain(
@@ -269,7 +258,6 @@ class SqlEngine(SqlInspector):
         call: Call | None = None,
         now: int | None = None,
     ) -> Swept:
-        queue = check_queue_name(queue)
         return await self._steps.write(partial(control.drain, queue=queue, states=states, limit=limit, call=call), now)
 
     async def clean(
@@ -282,7 +270,6 @@ class SqlEngine(SqlInspector):
         call: Call | None = None,
         now: int | None = None,
     ) -> Swept:
-        queue = check_queue_name(queue)
         return await self._steps.write(
             partial(control.clean, queue=queue, state=state, grace=grace, limit=limit, call=call), now
         )
@@ -296,9 +283,6 @@ class SqlEngine(SqlInspector):
         call: Call | None = None,
         now: int | None = None,
     ) -> Swept:
-        if running not in {"refuse", "remove"}:
-            raise InvalidOption(f"running must be 'refuse' or 'remove', not {preview(running)}")
-        queue = check_queue_name(queue)
         return await self._steps.write(
             partial(control.obliterate, queue=queue, running=running, limit=limit, call=call), now
         )
@@ -306,14 +290,11 @@ class SqlEngine(SqlInspector):
     async def configure(
         self, queue: str, settings: Sequence[Setting], *, call: Call | None = None, now: int | None = None
     ) -> Settings:
-        queue = check_queue_name(queue)
         return await self._steps.write(partial(control.configure, queue=queue, settings=settings, call=call), now)
 
     async def report(
         self, queue: str, reports: Sequence[Report], *, call: Call | None = None, now: int | None = None
     ) -> list[Verdict]:
-        _check_batch(reports)
-        queue = check_queue_name(queue)
         return await self._steps.write(partial(report, queue=queue, reports=reports, call=call), now)
 
     async def recover(
@@ -325,38 +306,24 @@ class SqlEngine(SqlInspector):
         limit: int = 1000,
         now: int | None = None,
     ) -> Recovered:
-        cause = None if cause is None else storable(cause, MAX_REASON_BYTES)
-        _check_batch(dead)
-        queue = check_queue_name(queue)
-        check_int("limit", limit, 1, 10_000)
         return await self._steps.write(partial(recover, queue=queue, dead=dead, cause=cause, limit=limit), now)
 
     async def prune(self, queue: str, *, limit: int = 1000, now: int | None = None) -> int:
-        queue = check_queue_name(queue)
         return await self._steps.write(partial(maintenance.prune, queue=queue, limit=limit), now)
 
     async def resign(self, role: str, owner: str) -> bool:
-        check_label("a role", role)
-        check_worker_name(owner)
         return await self._steps.write(partial(maintenance.resign, role=role, owner=owner), None)
 
     async def signal(self, worker: str, order: WorkerRequest, *, now: int | None = None) -> bool:
-        check_worker_name(worker)
         return await self._steps.write(partial(maintenance.signal, worker=worker, order=order), now)
 
     async def once(self, key: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
-        check_label("a key", key)
-        check_worker_name(owner)
-        check_int("ttl", ttl, 1, 2**42)
         return await self._steps.write(partial(maintenance.once, key=key, owner=owner, ttl=ttl), now)
 
     async def renew(self, leases: Sequence[Lease], *, ttl: int, now: int | None = None) -> Renewed:
-        _check_batch(leases)
-        check_int("ttl", ttl, 1, 2**42)
         return await self._steps.write(partial(renew, leases=leases, ttl=ttl), now)
 
     async def heartbeat(self, beat: Heartbeat, *, ttl: int, now: int | None = None) -> tuple[WorkerRequest, ...]:
-        check_int("ttl", ttl, 0, 2**42)
         return await self._steps.write(partial(maintenance.heartbeat, beat=beat, ttl=ttl), now)
 
     async def add(
@@ -364,23 +331,9 @@ class SqlEngine(SqlInspector):
     ) -> list[Added]:
         if not jobs and call is None:
             return []
-        queue = check_queue_name(queue)
         return await self._steps.write(partial(add, queue=queue, jobs=jobs, call=call), now, grows=bool(jobs))
 
     async def lead(self, role: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
-        check_label("a role", role)
-        check_worker_name(owner)
-        check_int("ttl", ttl, 1, 2**42)
         if self.in_memory:
             raise InvalidOption("an in-memory store has one process, so there is no leader to elect; turn election off")
         return await self._steps.write(partial(maintenance.lead, role=role, owner=owner, ttl=ttl), now)
-
-
-def _check_batch(batch: Sequence[object]) -> None:
-    if len(batch) > BATCH:
-        raise InvalidOption(f"one call takes at most {BATCH} jobs, not {len(batch)}")
-
-
-def _waited(name: object) -> str:
-    """What is waited for: a queue, or a worker's control, which no queue can be called as."""
-    return name if isinstance(name, str) and name.startswith(":") else check_queue_name(name)

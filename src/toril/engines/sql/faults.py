@@ -14,6 +14,8 @@ from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import COUNTERS, Op, QueueRow, Steps, Transaction
 from toril.model import Fault, FaultKind, FileFacts, Page
 from toril.policy.doctor import ScanOrder, ScanPosition, cursor_of, unknown
+from toril.store.capabilities import RepairStore
+from toril.store.checked import implements
 
 __all__ = ["SqlRepairs"]
 
@@ -207,6 +209,7 @@ class ReadFacts(Protocol):
     def __call__(self, tx: Transaction, *, quick: bool) -> FileFacts: ...
 
 
+@implements(RepairStore)
 class SqlRepairs:
     """What `RepairStore` promises. What there is to know of the database itself, `facts` of the driver reads."""
 

@@ -16,9 +16,7 @@ from toril.engines.sql.options import ParentLink, StoredOptions, dump_options, l
 from toril.engines.sql.schema import STATE_OF, Place, job_id
 from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import QueueRow, Steps, Transaction, keys_of, refusal
-from toril.errors import InvalidOption
 from toril.model import (
-    BATCH,
     BUILDING,
     Added,
     AddOutcome,
@@ -34,10 +32,11 @@ from toril.model import (
     Page,
     Rested,
     Verdict,
-    check_int,
     letter_id,
 )
 from toril.model.states import State
+from toril.store.capabilities import FlowStore
+from toril.store.checked import implements
 
 __all__ = [
     "ChildStatus",
@@ -66,10 +65,10 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-_MOST: Final = 1_000  # in one page
 _FEW: Final = 10  # open children that are named
 
 
+@implements(FlowStore)
 class SqlFlows:
     """Jobs that wait for others."""
 
@@ -100,8 +99,7 @@ class SqlFlows:
     async def children(
         self, job: JobRef, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
     ) -> Page[Child]:
-        most = min(check_int("limit", limit, 1, 2**53), _MOST)
-        return await self._steps.read_now(partial(children, ref=job, where=where, cursor=cursor, limit=most))
+        return await self._steps.read_now(partial(children, ref=job, where=where, cursor=cursor, limit=limit))
 
     async def child_names(self, job: JobRef) -> list[tuple[JobRef, str]]:
         return await self._steps.read_now(partial(child_names, ref=job))
@@ -341,7 +339,6 @@ def add_flow(
     before = answered(tx, call)
     if before is not None:
         return [Added(job, AddOutcome(outcome), State(state)) for job, outcome, state in before]
-    _bounded(nodes)
     flow = FlowInsert(tx, nodes)
     answers = flow.write()
     for queue, count in flow.fresh.items():
@@ -362,7 +359,6 @@ def add_children(tx: Transaction, lease: Lease, nodes: Sequence[FlowNode], call:
     before = answered(tx, call)
     if before is not None:
         return Verdict(before)
-    _bounded(nodes)
     row = tx.find(lease.queue)
     key = 0 if row is None else keys_of(tx, row, (lease.id,)).get(lease.id, 0)
     verdict = Verdict.OK
@@ -382,11 +378,6 @@ def add_and_wait(step: QueueChanges, key: int, rested: Rested) -> bool:
         tx.run(_SQL["parked"], (rested.children_round, key))
         step.row.flows = 1
     return tx.one(_SQL["has_open"], (key,)) is not None
-
-
-def _bounded(nodes: Sequence[FlowNode]) -> None:
-    if len(nodes) > BATCH:
-        raise InvalidOption(f"one call adds at most {BATCH} jobs of a flow, not {len(nodes)}")
 
 
 def _hold_back(tx: Transaction, held: Sequence[JobRef], flow: "FlowInsert", hold_for: int) -> None:

@@ -15,8 +15,9 @@ from toril.engines.sql.rate_limits import slot
 from toril.engines.sql.schema import Place, ReadyJob, job_id
 from toril.engines.sql.statements import statement, statements
 from toril.engines.sql.transaction import QueueRow, Steps, Transaction, keys_of
-from toril.model import Call, GroupBlockers, GroupLimits, GroupRow, NewJob, Page, SetGroup, check_int, per_ms
-from toril.model.names import check_group, check_queue_name
+from toril.model import Call, GroupBlockers, GroupLimits, GroupRow, NewJob, Page, SetGroup, per_ms
+from toril.store.capabilities import GroupStore
+from toril.store.checked import implements
 
 __all__ = [
     "Group",
@@ -273,10 +274,11 @@ def refuse_overfull(tx: Transaction, row: QueueRow, added: "Counter[str]") -> No
 
 
 T = TypeVar("T")
-_MOST: Final = 1_000  # in one page
 _PLACE_OF: Final = statement("inspector", "place_of")
+_AT_ONCE: Final = 1_000  # groups that one query reads
 
 
+@implements(GroupStore)
 class SqlGroups:
     """Groups of the seam."""
 
@@ -284,19 +286,15 @@ class SqlGroups:
         self._steps = steps
 
     async def set(self, queue: str, change: SetGroup, *, call: Call | None = None, now: int | None = None) -> GroupRow:
-        return await self._steps.write(
-            partial(_set_group, queue=check_queue_name(queue), change=change, call=call), now
-        )
+        return await self._steps.write(partial(_set_group, queue=queue, change=change, call=call), now)
 
     async def get(self, queue: str, name: str, *, now: int | None = None) -> GroupRow:
-        return await self._steps.read(partial(_group, queue=check_queue_name(queue), name=check_group(name)), now)
+        return await self._steps.read(partial(_group, queue=queue, name=name), now)
 
     async def page(
         self, queue: str, *, cursor: str | None = None, limit: int = 100, now: int | None = None
     ) -> Page[GroupRow]:
-        most = min(check_int("limit", limit, 1, 2**53), _MOST)
-        after = "" if cursor is None else check_group(cursor)
-        return await self._steps.read(partial(_page, queue=check_queue_name(queue), after=after, limit=most), now)
+        return await self._steps.read(partial(_page, queue=queue, after=cursor or "", limit=limit), now)
 
 
 def _set_group(tx: Transaction, queue: str, change: SetGroup, call: Call | None) -> GroupRow:
@@ -330,7 +328,7 @@ def _put_back(step: QueueChanges, name: str) -> None:
 def admit_more(step: QueueChanges) -> None:
     """Limits have changed for all groups: each that has parked jobs is looked at."""
     names, after = [], ""
-    while found := [name for (name,) in step.tx.all(_SQL["parked_groups"], (step.row.key, after, _MOST))]:
+    while found := [name for (name,) in step.tx.all(_SQL["parked_groups"], (step.row.key, after, _AT_ONCE))]:
         names += found
         after = found[-1]
     for name in names:

@@ -24,7 +24,6 @@ from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import QueueRow, Steps, Transaction, exists, keys_of, settings_of
 from toril.errors import InvalidOption, preview
 from toril.model import (
-    BATCH,
     CANCELLED_KIND,
     AttemptFailure,
     Cancelled,
@@ -55,14 +54,13 @@ from toril.model import (
     RunStatus,
     Settings,
     WorkerRow,
-    check_int,
-    known,
     letter_id,
     per_ms,
 )
-from toril.model.names import check_queue_name
 from toril.model.states import FINISHED, State
 from toril.policy.attempts import all_errors, load_errors
+from toril.store.checked import implements
+from toril.store.engine import Inspector
 
 __all__ = ["SqlInspector", "StoredRun", "arrivals", "finished", "queue_view", "run_of", "worker_calls", "workers"]
 
@@ -318,7 +316,6 @@ def _job(tx: Transaction, name: str, key: int) -> JobRow | None:
 
 def page(tx: Transaction, name: str, state: State, cursor: str | None, limit: int) -> Page[JobRow]:
     """Jobs of a state: the next to run first, the last to end first."""
-    limit, state = _limit(limit), known(State, state)
     row = tx.find(name)
     if row is None:
         return Page(())
@@ -366,7 +363,6 @@ def _in_line(
 
 
 def logs(tx: Transaction, name: str, identity: str, where: Kept, cursor: str | None, limit: int) -> Page[str]:
-    limit = _limit(limit)
     key = _key(tx, name, identity) if where == "queue" else dead_letters.log_key(tx, letter_id(name, identity))
     (after,) = _numbers(cursor, 1) or (0,)
     if key is None:
@@ -395,7 +391,6 @@ def _key(tx: Transaction, name: str, identity: str) -> int | None:
 
 def events(tx: Transaction, name: str, after: str | None, limit: int, of: str | None) -> EventPage:
     """What happened after an event, to all jobs or to one; from the beginning of what is kept where none is named."""
-    limit = _limit(limit)
     row = tx.find(name)
     (seen,) = _numbers(after, 1) or (None,)
     if row is None:
@@ -429,7 +424,6 @@ def declarations(tx: Transaction, name: str) -> Declarations:
 
 def runs(tx: Transaction, name: str, ending: RunStatus, cursor: str | None, limit: int) -> Page[RunRow]:
     """Run records, newest first."""
-    limit, ending = _limit(limit), known(RunStatus, ending)
     row = tx.find(name)
     if row is None:
         return Page(())
@@ -481,10 +475,6 @@ def worker_calls(tx: Transaction, names: Sequence[str]) -> dict[str, str]:
     return dict(tx.all(_SQL["calls"], (json.dumps(names),)))
 
 
-def _limit(limit: int) -> int:
-    return min(check_int("limit", limit, 1, 2**53), _MOST)
-
-
 def _numbers(cursor: object, count: int) -> tuple[int, ...] | None:
     if cursor is None:
         return None
@@ -495,6 +485,7 @@ def _numbers(cursor: object, count: int) -> tuple[int, ...] | None:
     return numbers
 
 
+@implements(Inspector)
 class SqlInspector:
     """Reads that see one moment of the store each."""
 
@@ -505,50 +496,39 @@ class SqlInspector:
         return await self._steps.read(queues)
 
     async def queue(self, queue: str) -> QueueSummary:
-        queue = check_queue_name(queue)
         return await self._steps.read(partial(queue_view, name=queue))
 
     async def counts(self, queue: str) -> Counts:
         return (await self.queue(queue)).counts
 
     async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRow | None]:
-        if len(ids) > BATCH:
-            raise InvalidOption(f"one call reads at most {BATCH} jobs, not {len(ids)}")
-        queue = check_queue_name(queue)
         return await self._steps.read(partial(jobs, name=queue, ids=ids))
 
     async def page(self, queue: str, state: State, *, cursor: str | None = None, limit: int = 50) -> Page[JobRow]:
-        queue = check_queue_name(queue)
         return await self._steps.read(partial(page, name=queue, state=state, cursor=cursor, limit=limit))
 
     async def logs(
         self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
     ) -> Page[str]:
-        queue = check_queue_name(queue)
         read = partial(logs, name=queue, identity=job_id, where=where, cursor=cursor, limit=limit)
         return await self._steps.read(read)
 
     async def errors(self, queue: str, job_id: str, *, where: Kept = "queue") -> tuple[AttemptFailure, ...]:
-        queue = check_queue_name(queue)
         return await self._steps.read(partial(errors, name=queue, identity=job_id, where=where))
 
     async def events(
         self, queue: str, *, after: str | None = None, limit: int = 100, of: str | None = None
     ) -> EventPage:
-        queue = check_queue_name(queue)
         return await self._steps.read(partial(events, name=queue, after=after, limit=limit, of=of))
 
     async def workers(self, queue: str | None = None, *, now: int | None = None) -> list[WorkerRow]:
         return await self._steps.read(partial(workers, name=queue), now)
 
     async def declarations(self, queue: str, *, now: int | None = None) -> Declarations:
-        queue = check_queue_name(queue)
         return await self._steps.read(partial(declarations, name=queue), now)
 
     async def runs(self, queue: str, ending: RunStatus, *, cursor: str | None = None, limit: int = 20) -> Page[RunRow]:
-        queue = check_queue_name(queue)
         return await self._steps.read(partial(runs, name=queue, ending=ending, cursor=cursor, limit=limit))
 
     async def explain(self, queue: str, job_id: str, limits: Limits, *, now: int | None = None) -> JobBlockers:
-        queue = check_queue_name(queue)
         return await self._steps.read(partial(explain, queue=queue, identity=job_id, limits=limits), now)

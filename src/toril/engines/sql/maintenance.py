@@ -11,7 +11,7 @@ from toril.engines.sql.options import load_options
 from toril.engines.sql.schema import Place
 from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import Transaction
-from toril.model import LASTING, Heartbeat, WorkerCommand, WorkerRequest, age_ms, check_int, order_of
+from toril.model import LASTING, Heartbeat, WorkerCommand, WorkerRequest, age_ms, order_of
 from toril.policy.retention import MINUTES
 
 __all__ = ["heartbeat", "lead", "once", "prune", "resign", "signal"]
@@ -44,7 +44,6 @@ _ORDERS_KEPT = 300_000
 
 def prune(tx: Transaction, queue: str, limit: int) -> int:
     """Remove, up to `limit` of each kind, what has outlived its retention."""
-    check_int("limit", limit, 1, 10_000)
     removed = tx.run(_SQL["old_calls"], (tx.now - _CALLS_KEPT, f"{LASTING}*", limit))
     removed += tx.run(_SQL["old_worker_calls"], (tx.now - _CALLS_KEPT, limit))
     removed += tx.run(_SQL["dead_workers"], (tx.now - _ORDERS_KEPT,))

@@ -25,9 +25,7 @@ from toril.model import (
     Rested,
     Snapshot,
     Snoozed,
-    check_int,
 )
-from toril.model.names import check_queue_name
 from toril.policy.metrics import (
     ALL_NAMES,
     LEAP,
@@ -36,11 +34,11 @@ from toril.policy.metrics import (
     STEPS,
     Counted,
     bucket_of,
-    check_window,
     sliced,
     totals_of,
 )
-from toril.policy.retention import MINUTES
+from toril.store.capabilities import MetricsStore
+from toril.store.checked import implements
 
 __all__ = ["MINUTE", "SqlMetrics", "add_to_slice", "count_attempt", "fold_minute", "record"]
 
@@ -175,7 +173,6 @@ def _next(tx: Transaction, row: QueueRow) -> Iterator[WaitingJob]:
 
 def _minutes(tx: Transaction, name: str, minutes: int) -> MinuteCounts:
     """The last `minutes` minutes, the one under way included."""
-    check_int("minutes", minutes, 1, MINUTES)
     this = tx.now // 60_000
     completed, failed = [0] * minutes, [0] * minutes
     row = tx.find(name)
@@ -184,6 +181,7 @@ def _minutes(tx: Transaction, name: str, minutes: int) -> MinuteCounts:
     return MinuteCounts(this - minutes + 1, tuple(completed), tuple(failed))
 
 
+@implements(MetricsStore)
 class SqlMetrics:
     """Queues in numbers."""
 
@@ -191,10 +189,7 @@ class SqlMetrics:
         self._steps = steps
 
     async def snapshot(self, queues: Sequence[str], window: MetricsWindow, *, now: int | None = None) -> Snapshot:
-        check_window(queues, window)
-        names = [check_queue_name(name) for name in queues]
-        return await self._steps.read(partial(_snapshot, names=names, window=window), now)
+        return await self._steps.read(partial(_snapshot, names=queues, window=window), now)
 
     async def minutes(self, queue: str, *, minutes: int, now: int | None = None) -> MinuteCounts:
-        queue = check_queue_name(queue)
         return await self._steps.read(partial(_minutes, name=queue, minutes=minutes), now)

@@ -16,9 +16,7 @@ from toril.engines.sql.options import ParentLink, dump_again, load_failure, load
 from toril.engines.sql.schema import Place, first_key, job_key
 from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import Transaction
-from toril.errors import InvalidOption
 from toril.model import (
-    BATCH,
     Backoff,
     Call,
     Cause,
@@ -241,8 +239,6 @@ def _replay_child(tx: Transaction, parent: int, child: tuple[str, str], done: li
 
 
 def find_dead_letters(tx: Transaction, ids: Sequence[str]) -> dict[str, DeadLetterRow]:
-    if len(ids) > BATCH:
-        raise InvalidOption(f"one call takes at most {BATCH} dead letters, not {len(ids)}")
     return {row.id: dead_letter_of(row) for row in tx.rows(_OF_IDS, (json.dumps(list(ids)),))}
 
 

@@ -23,10 +23,10 @@ from toril.model import (
     Schedule,
     ScheduleLookup,
     ScheduleRow,
-    check_int,
     run_id,
 )
-from toril.model.names import check_app_name, check_queue_name
+from toril.store.checked import implements
+from toril.store.engine import ScheduleStore
 
 __all__ = [
     "SqlSchedules",
@@ -74,6 +74,7 @@ _APART = {"id", "job", "owner"}  # fields with columns of their own; the rest is
 _TIMING = tuple(field.name for field in fields(Schedule) if field.name not in _APART)
 
 
+@implements(ScheduleStore)
 class SqlSchedules:
     """The schedules of a store, by way of its runner."""
 
@@ -81,20 +82,19 @@ class SqlSchedules:
         self._steps = steps
 
     async def get(self, queue: str, schedule: str, *, now: int | None = None) -> ScheduleLookup:
-        return await self._steps.read_now(partial(_get, queue=check_queue_name(queue), schedule=schedule), now)
+        return await self._steps.read_now(partial(_get, queue=queue, schedule=schedule), now)
 
     async def page(self, queue: str, *, cursor: str | None = None, limit: int = 100) -> Page[ScheduleRow]:
-        limit = min(check_int("limit", limit, 1, 2**53), 1000)
-        op = partial(_page, queue=check_queue_name(queue), after=cursor or "", limit=limit)
+        op = partial(_page, queue=queue, after=cursor or "", limit=limit)
         return await self._steps.read_now(op, None)
 
     async def overdue(self, queue: str, *, limit: int = 100, now: int | None = None) -> list[ScheduleRow]:
-        return await self._steps.read_now(partial(_overdue, queue=check_queue_name(queue), limit=limit), now)
+        return await self._steps.read_now(partial(_overdue, queue=queue, limit=limit), now)
 
     async def put(
         self, queue: str, schedule: Schedule, slot: int, *, expects: int | None, now: int | None = None
     ) -> Moved:
-        op = partial(_put, queue=check_queue_name(queue), schedule=schedule, slot=slot, expects=expects)
+        op = partial(_put, queue=queue, schedule=schedule, slot=slot, expects=expects)
         return await self._steps.write(op, now, grows=True)
 
     async def advance(
@@ -107,23 +107,21 @@ class SqlSchedules:
         started: str | None = None,
         now: int | None = None,
     ) -> Moved:
-        op = partial(
-            _advance, queue=check_queue_name(queue), schedule=schedule, since=since, to=to, started=started is not None
-        )
+        op = partial(_advance, queue=queue, schedule=schedule, since=since, to=to, started=started is not None)
         return await self._steps.write(op, now)
 
     async def pause(self, queue: str, schedule: str, *, now: int | None = None) -> bool:
-        return await self._steps.write(partial(_pause, queue=check_queue_name(queue), schedule=schedule), now)
+        return await self._steps.write(partial(_pause, queue=queue, schedule=schedule), now)
 
     async def resume(self, queue: str, schedule: str, *, since: int, to: int | None, now: int | None = None) -> Moved:
-        op = partial(_resume, queue=check_queue_name(queue), schedule=schedule, since=since, to=to)
+        op = partial(_resume, queue=queue, schedule=schedule, since=since, to=to)
         return await self._steps.write(op, now)
 
     async def remove(self, queue: str, schedule: str, *, now: int | None = None) -> bool:
-        return await self._steps.write(partial(_remove, queue=check_queue_name(queue), schedule=schedule), now)
+        return await self._steps.write(partial(_remove, queue=queue, schedule=schedule), now)
 
     async def sync(self, queue: str, owner: str, keep: Sequence[str], *, now: int | None = None) -> list[str]:
-        op = partial(_sync, queue=check_queue_name(queue), owner=check_app_name(owner), keep=frozenset(keep))
+        op = partial(_sync, queue=queue, owner=owner, keep=frozenset(keep))
         return await self._steps.write(op, now)
 
 

@@ -12,10 +12,9 @@ from toril.engines.sql.options import StoredOptions
 from toril.engines.sql.schema import Held, JobFacts, Place
 from toril.engines.sql.statements import query
 from toril.engines.sql.transaction import keys_of, refusal
-from toril.errors import InvalidOption, UsageError
+from toril.errors import UsageError
 from toril.model import (
     CANCELLED_KIND,
-    EXCHANGE,
     Cancelled,
     Cause,
     Completed,
@@ -103,8 +102,6 @@ def settle(step: QueueChanges, batch: Sequence[Settlement]) -> tuple[Verdict, ..
     """A verdict for each settlement, in order."""
     if not batch:
         return ()
-    if len(batch) > EXCHANGE:
-        raise InvalidOption(f"one exchange settles at most {EXCHANGE} jobs, not {len(batch)}")
     last = _with_children(batch)
     if not last:
         return tuple(_settle(step, batch))

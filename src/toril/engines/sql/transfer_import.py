@@ -39,8 +39,6 @@ from toril.model import (
     TransferSettings,
     TransferStoreFacts,
     age_ms,
-    check_int,
-    known,
     run_id,
 )
 from toril.model.names import check_queue_name
@@ -49,6 +47,8 @@ from toril.policy.attempts import dump_errors
 from toril.policy.metrics import ALL_NAMES, NAMES
 from toril.policy.retention import RUNS
 from toril.runtime.clock import SYSTEM
+from toril.store.capabilities import TransferStore
+from toril.store.checked import implements
 
 __all__ = ["SqlTransfers", "import_batch", "put_records", "put_settings"]
 
@@ -385,6 +385,7 @@ T = TypeVar("T")
 _OF_THE_STORE = {TransferPart.LETTERS, TransferPart.FACTS}
 
 
+@implements(TransferStore)
 class SqlTransfers:
     """The moves of the seam."""
 
@@ -395,12 +396,11 @@ class SqlTransfers:
         return await self._steps.write(partial(transfer_export.identity, fresh=SYSTEM.unique()), None)
 
     async def destination(self, queue: str) -> str | None:
-        return await self._steps.read(partial(transfer_export.departure, queue=check_queue_name(queue)))
+        return await self._steps.read(partial(transfer_export.departure, queue=queue))
 
     async def export_batch(
         self, part: TransferPart, queue: str, *, to: str, mark: str, limit: int = LOAD, now: int | None = None
     ) -> TransferBatch | None:
-        part, limit = known(TransferPart, part), check_int("limit", limit, 1, 10_000)
         queue = "" if part in _OF_THE_STORE else check_queue_name(queue)
         return await self._steps.write(
             partial(transfer_export.export_batch, part=part, queue=queue, to=to, mark=mark, limit=limit), now

@@ -8,12 +8,14 @@ from toril.engines.sqlite.facts import file_facts
 from toril.engines.sqlite.url import FileAddress, parse
 from toril.engines.sqlite.usage import usage
 from toril.model import Usage
-from toril.model.names import check_queue_name
 from toril.runtime.clock import SYSTEM, Clock
+from toril.store.checked import implements
+from toril.store.engine import Inspector
 
 __all__ = ["SqliteEngine"]
 
 
+@implements(Inspector)
 class SqliteEngine(SqlEngine):
     """A store in a file, shared by any number of processes of one machine; or in the memory of this one."""
 
@@ -36,4 +38,4 @@ class SqliteEngine(SqlEngine):
         return self  # its thread serves every event loop
 
     async def usage(self, queue: str) -> Usage:
-        return await self._steps.read(partial(usage, name=check_queue_name(queue)))
+        return await self._steps.read(partial(usage, name=queue))
