@@ -11,7 +11,7 @@ import pytest
 from tests.conformance.claims import claim
 from tests.servers import RedisServer, running
 from toril import App, JobContext
-from toril.engines.redis import RedisEngine, connect
+from toril.engines.redis import RedisEngine, connect, scripts
 from toril.engines.redis.exchange import arguments_of, exchange_of
 from toril.model import Call, Claim, Completed, NewJob, Settlement
 
@@ -78,6 +78,23 @@ async def test_a_lone_add_is_one_call_and_fifteen_commands() -> None:
     assert spent["evalsha"] == 1
     assert sum(spent.values()) <= 15
     await engine.close()
+
+
+async def test_the_first_add_of_a_process_costs_what_every_add_costs() -> None:
+    server = running()
+    scripts.script.cache_clear()
+    scripts.assembler.cache_clear()
+    async with App(server.url) as app:
+        queue, calls = app.queue("q"), list[int]()
+        for _ in range(2):
+            profile = cProfile.Profile()
+            profile.enable()
+            await queue.add("n", 1)
+            profile.disable()
+            calls.append(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]
+
+    first, second = calls
+    assert first <= 2 * second
 
 
 async def test_a_hundred_added_at_once_are_two_calls() -> None:

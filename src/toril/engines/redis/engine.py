@@ -139,6 +139,7 @@ class RedisEngine(RedisInspector):
                 await self._let_go()
                 self._runner.address = address
                 self._assemble()
+            self._runner.script("add")  # assembled now: the first job would wait for that for some milliseconds
             self._runner.is_open = True
 
     async def _let_go(self) -> None:
