@@ -21,6 +21,7 @@ OTHERS = [
 ACKNOWLEDGING = [
     peer.name for peer in PEERS.values() if peer.store == "redis" and peer.keeps == "until done" and not peer.ours
 ]
+ACKNOWLEDGING_PYTHON = [name for name in ACKNOWLEDGING if PEERS[name].language == "python"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,8 @@ TARGETS = [
     Target("no-op jobs, 100 at once", "bullmq (Python)", _drained([FIRST_PORT]), 12),
     Target("no-op jobs, 100 at once", "the best other Python peer", _drained(OTHERS), 6),
     Target("no-op jobs, one at a time", "BullMQ (Node)", _one_slot([NODE]), 1.1),
-    Target("no-op jobs, one at a time", "the best Python peer", _one_slot([*OTHERS, FIRST_PORT]), 1.5),
+    Target("no-op jobs, one at a time", "the best Python peer that acknowledges", _one_slot(ACKNOWLEDGING_PYTHON), 1.2),
+    Target("no-op jobs, one at a time", "Huey, which does not", _one_slot(["huey"]), 1.0),
     Target("jobs of 10 ms, 100 at once", "the possible 10,000/s", _of("io", "rate", scale=0.01), 75, unit="%"),
     Target("added in bulk", "BullMQ (Node)", _against_node("bulk"), 3),
     Target("added one at a time", "BullMQ (Node)", _against_node("one"), 1.0),
