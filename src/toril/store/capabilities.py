@@ -269,10 +269,10 @@ class StepStore(Protocol):
     ) -> StepAnswer:
         """Read the oldest of these signals, while the lease holds.
 
-        The step that removes it from the inbox records it under `key`, as RECEIVED. If there is none and the row of
-        this key is a WAIT whose time is over, that is recorded. A row that is RECEIVED already is the answer again. If
-        the answer is OK and has no row, nothing has come and nothing is written, except that kept signals by key may
-        have moved to the job's inbox. `CLASH`: another job waits for one of the keys.
+        The step that removes it records it under `key`, as RECEIVED. If there is none and the row of this key is a WAIT
+        whose time is over, that is recorded. A row that is RECEIVED already is the answer again. If the answer is OK
+        and has no row, nothing has come yet; from then on, signals by these keys go to the inbox of this job, until one
+        is received for `key`, or the time is over, or the job ends. `CLASH`: they go to another job's.
         """
 
     async def deliver(
