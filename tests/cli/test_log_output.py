@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from toril.cli import terminal
 from toril.cli.terminal import ReadableLines, TerminalHandler
 from toril.events import Events, JobEvent
 from toril.runtime.logs import output, watch
@@ -39,6 +40,7 @@ class Stream(io.StringIO):
 def open_log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Stream]]:
     """Sets the log up as `toril run` does. Called within a test: pytest adds handlers of its own before one starts."""
     before = logging.root.level
+    monkeypatch.setattr(logging.Logger, "callHandlers", terminal._CALL_HANDLERS)  # Sentry's tests leave theirs
 
     def opened() -> Stream:
         written = Stream()

@@ -160,6 +160,7 @@ async def share(url: str, name: str, user: int, group: int, log: str) -> None:
     os.umask(0o022)
     engine = connect(url)
     await engine.open()
+    await engine.wait(["idle"], timeout=1)  # whoever waits has a socket, and there is a folder for it
     await engine.add("q", [NewJob(name="n", id=f"{name}-0")])
     while (await engine.counts("q")).waiting < 2:  # both have the file open
         await engine.wait(["q"], timeout=1_000)
