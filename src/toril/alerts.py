@@ -28,8 +28,8 @@ from toril.runtime.services import Services
 
 __all__ = ["Alert", "AlertKind", "AlertRules", "Alerts", "Delivery", "Sink", "Webhook"]
 
-_MOST: Final = 100  # under way at once; what comes while so many are is dropped
-_DELIVERY_SECONDS: Final = 30.0  # for one delivery, from when the sink is called
+_MOST: Final = 100  # deliveries at once; further alerts are dropped
+_DELIVERY_SECONDS: Final = 30.0  # that one delivery may take, from the call of the sink
 
 
 class Delivery:
@@ -69,8 +69,7 @@ class Delivery:
         return False
 
     async def _turn(self, alert: Any) -> "_Order":
-        """Queue the call of the sink and wait until its turn comes. Earlier calls may take their time, unless one
-        hangs."""
+        """Queue the call of the sink and wait for its turn. Earlier calls may take their time, unless one hangs."""
         if self._thread is None:
             # A daemon: a sink that hangs does not keep the process from ending.
             self._thread = threading.Thread(target=self._work, name="toril-alerts", daemon=True)
@@ -101,8 +100,8 @@ class _Order:
         self.answer: asyncio.Future[Any] = loop.create_future()
 
     def carry_out(self, sink: Callable[[Any], Any]) -> None:
-        """In the thread."""
-        if self.answer.cancelled():  # nobody waits for it any more
+        """Runs in the thread."""
+        if self.answer.cancelled():  # nobody is waiting for it
             return
         try:
             self._loop.call_soon_threadsafe(self._begin)
@@ -110,7 +109,7 @@ class _Order:
             return
         try:
             answer, error = sink(self._alert), None
-        except BaseException as raised:  # SystemExit and the like are the sink's own failures
+        except BaseException as raised:  # SystemExit too is only a failure of the sink
             answer, error = None, raised
         try:
             self._loop.call_soon_threadsafe(self._tell, answer, error)
@@ -206,7 +205,7 @@ class AlertRules:
 
 
 class _QueueCounts:
-    """What one queue did lately, as seen here: each process sees its own share of runs and stalls."""
+    """What happened in one queue recently, as this process saw it: each process sees its own runs and stalls."""
 
     def __init__(self, window: int) -> None:
         self.runs = SlidingCount(window)
@@ -223,7 +222,7 @@ class Alerts:
         self._owner = owner
         self._delivery = Delivery(sink)
         self._rules = rules
-        self._number = number  # the same sink has the same in every process
+        self._number = number  # the same in every process
         self._window = milliseconds("window", rules.window)
         self._counts: dict[str, _QueueCounts] = {}
         self._looking: dict[str, asyncio.Event] = {}
@@ -253,7 +252,7 @@ class Alerts:
         await _if_any(self._ran(event))
 
     async def _look_at_all(self, event: JobEvent) -> None:
-        """Another job has failed for good, which may be one too many."""
+        """Check all thresholds: another job has failed for good."""
         if AlertKind.THRESHOLD in self._rules.kinds:
             await self._look(event.queue, lambda: self._compare(event.queue))
         if AlertKind.IN_A_ROW in self._rules.kinds and event.subject is not None:
@@ -289,7 +288,7 @@ class Alerts:
             await self._once(Alert(kind=AlertKind.STALLS, text=text, queue=event.queue, count=stalls))
 
     async def _stalled_out(self, event: JobEvent) -> None:
-        """Reads the run record of a job that stalled too often: whoever found it knows its id only."""
+        """Read the run record of a job that stalled too often: whoever found it knows only its id."""
         try:
             runs = (await self._services.store.runs(event.queue, RunStatus.FAILED, limit=RUNS)).items
         except TorilError as error:
@@ -329,7 +328,7 @@ class Alerts:
         return self._counts[queue]
 
     async def _look(self, what: str, compare: Callable[[], Awaitable[None]]) -> None:
-        """Compare the fleet's metrics, with some time between two looks; a failure in between causes one more look."""
+        """Check the fleet's metrics, at intervals; a failure in between causes one more check."""
         if what in self._looking:
             self._looking[what].set()
             return
@@ -380,7 +379,8 @@ class Alerts:
             self._sent.pop(key, None)  # the fleet's turn is still ours: the next look tries again
 
     def _is_fresh(self, key: str, ttl: int) -> bool:
-        """Whether this process has not sent it yet: the fleet's first sender stays the first when it asks again."""
+        """Whether this process has not sent it yet. If the process that sent it first asks again, the store says yes
+        again."""
         now = self._services.clock.monotonic()
         if key in self._sent and now < self._sent[key] + ttl / 1000:
             return False
@@ -456,7 +456,7 @@ def _resolve(host: str, port: int) -> Sequence[str]:
 
 
 def _public(addresses: Sequence[str], host: str) -> str:
-    """The first address. Refused if any of them is not public, whatever the next lookup may return."""
+    """The first address. All of them must be public, whatever the next lookup may return."""
     for address in addresses:
         known = ipaddress.ip_address(address.partition("%")[0])
         inner = getattr(known, "ipv4_mapped", None) or known

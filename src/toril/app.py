@@ -109,8 +109,8 @@ class Queues(Mapping[str, Queue]):
         return queue
 
     def spelling_of(self, name: str) -> Callable[[], None]:
-        """A function that warns once if this queue has no handlers and another with a similar name has. Names that
-        differ in their numbers are assumed to be intended."""
+        """Return a function that warns once if this queue has no handlers and a similarly named one has. Names that
+        differ only in numbers are assumed to be intended."""
         return cache(partial(self._check_spelling, name))
 
     def _check_spelling(self, name: str) -> None:
@@ -126,8 +126,8 @@ class Queues(Mapping[str, Queue]):
 
 
 def _level_of_the_caller() -> int:
-    """How far up the stack the program is that called Toril, as `stacklevel` of a warning. The blocking API makes calls
-    in a thread of its own, whose stack does not have the program: then it is the place that warns."""
+    """How far up the stack the calling program is, as the `stacklevel` of a warning. The blocking API makes calls in a
+    thread of its own, whose stack does not contain the program; then it is the level of the code that warns."""
     level, frame = 1, sys._getframe(1)  # noqa: SLF001 - meant for this
     while frame.f_globals.get("__name__", "").startswith("toril."):
         level += 1
@@ -138,8 +138,8 @@ def _level_of_the_caller() -> int:
 
 
 _PATIENCE: Final = 2.0  # seconds that one call of `doctor_page` looks for
-_SOONER: Final = 0.1  # seconds between two looks, where someone waits for the answer
-_BESIDE = 15.0  # seconds that a worker's reaper rests: its own queues are looked after by the process itself
+_SOONER: Final = 0.1  # seconds between two looks, when someone is waiting
+_BESIDE = 15.0  # seconds between rounds of a worker's reaper: the process itself recovers its own queues
 _SHORTEST_LEAD = 5.0  # seconds; the lead of a worker's reaper is as short as the shortest lease, but not shorter
 _LEAST_INTERVAL = 100  # ms between two looks for what has stalled
 
@@ -201,7 +201,7 @@ class App:
         self._lifespan = lifespan
         self._process: WorkerProcess | None = None
         self._working = self._watched = False
-        self._reaping: set[asyncio.Event] = set()  # each is set to have a `reap` stop
+        self._reaping: set[asyncio.Event] = set()  # set to stop a `reap`
 
     def __repr__(self) -> str:
         return f"<App on {self.services.engine!r}>"
@@ -722,25 +722,22 @@ class App:
 
     async def relay(self, url: str | None = None) -> None:
         """Move jobs from the outbox at this URL, by default the app's own, into the store, until a signal or
-        cancellation.
-
-        The workers of an app with an outbox do this by themselves.
-        """
+        cancellation. Workers of an app with an outbox do this by themselves."""
         await self._outbox.run(url)
 
     async def relay_once(self, url: str | None = None) -> int:
-        """Move what is in the outbox now into the store. Returns how many jobs that were."""
+        """Move the rows that are in the outbox now into the store. Returns how many there were."""
         return await self._outbox.relay_once(url)
 
     async def _beside(
         self, process: "WorkerProcess", worked: Sequence[Queue], stall_interval: int | None, *, burst: bool
     ) -> list[Round]:
-        """What a worker process does beside its jobs: look after other queues, and relay the outbox."""
+        """What a worker process does besides running jobs: look after other queues, and relay the outbox."""
         rounds = await self._outbox.rounds(process.name, burst=burst)
         if not self.services.exclusive:
             from toril.operate.reaper import LEASE  # noqa: PLC0415 - as above
 
-            # When this process dies, others lead by the time at which its jobs can be taken back.
+            # When this process dies, another leads by the time its jobs can be recovered.
             lease = min(LEASE, max(_SHORTEST_LEAD, min(queue.options.lease for queue in worked) / 1000))
             rest = _BESIDE if stall_interval is None else stall_interval / 1000
             reaper = self._reaper(process.name, lease=lease, stall_interval=rest, recovered=process.recovered)
@@ -769,8 +766,8 @@ class App:
         )
 
     def _keeper(self, under: "SupervisorLink | None", hang_timeout: float | None) -> "LeaseKeeper":
-        """Who keeps leases: the supervisor, a thread or, in tests with their own clock, the event loop. No other worker
-        could run jobs that are in memory, so there a handler that hangs keeps its job."""
+        """What renews leases: the supervisor, a thread or, in tests with their own clock, the event loop. No other
+        worker could run the jobs of a store in memory, so there a handler that hangs keeps its job."""
         from toril.worker.leases import LeaseKeeper, LoopKeeper  # noqa: PLC0415 - as above
 
         twin = self.services.engine.twin()
@@ -791,7 +788,7 @@ class App:
             self._process.stop()
 
     def _wind_down(self) -> None:
-        """Stop gracefully, however often it is called."""
+        """Stop gracefully, however often this is called."""
         if self._process is None or not self._process.stopping:
             self.stop()
 

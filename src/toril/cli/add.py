@@ -19,7 +19,7 @@ from toril.queue import is_unhandled, meant_name
 
 __all__ = ["add"]
 
-_MOST: Final = 4 * 1024 * 1024  # bytes that are read; the payload itself has its own, lower limit
+_MOST: Final = 4 * 1024 * 1024  # bytes to read at most; the limit for the payload itself is lower
 
 
 @click.command()

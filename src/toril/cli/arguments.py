@@ -41,7 +41,7 @@ def yes_option(fn: Callable[..., T]) -> Callable[..., T]:
 
 
 def agreed(what: str, *, yes: bool) -> None:
-    """Go on only if it was said, or is now said, that this may be done."""
+    """Raise unless the user has confirmed with `--yes`, or confirms now."""
     if yes:
         return
     if not on_a_terminal():
@@ -51,19 +51,19 @@ def agreed(what: str, *, yes: bool) -> None:
 
 
 def on_a_terminal() -> bool:
-    """Whether there is someone to ask."""
+    """Whether a person can be asked."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 def complete_queues(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """For a shell. A supervisor does without the code of apps, which this needs."""
+    """Complete queue names in a shell. It needs the code of apps, which a supervisor does not load."""
     from toril.cli.completion import queue_names  # noqa: PLC0415 - as above
 
     return queue_names(ctx, param, incomplete)
 
 
 def queue_choice(written: str) -> tuple[str, int | None]:
-    """`name` or `name:concurrency`."""
+    """Parse `name` or `name:concurrency`."""
     name, colon, slots = written.partition(":")
     if not colon:
         return name, None

@@ -79,7 +79,7 @@ def cancel(
 
 
 async def _counted(found: Queue, states: tuple[str, ...], where: JobFilter) -> tuple[dict[str, int], JobFilter]:
-    """How many there are in each state, and the filter with the moment at which they were counted."""
+    """How many jobs are in each state, and the filter with the time of the count."""
     counts: dict[str, int] = {}
     for state in dict.fromkeys(states):
         cursor, counts[state] = None, 0

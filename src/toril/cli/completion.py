@@ -1,7 +1,5 @@
-"""Shell completion of names that the store or the app knows.
-
-Someone has pressed a key and is waiting: whatever fails or takes too long completes nothing, silently.
-"""
+"""Shell completion of names from the store or the app. A user has pressed Tab and is waiting: on any error or delay,
+nothing is completed and nothing is printed."""
 
 import asyncio
 import os
@@ -20,12 +18,12 @@ __all__ = ["job_names", "queue_argument", "queue_names", "queue_words", "schedul
 
 _PATIENCE: Final = 2.0  # seconds
 
-# What there is, in an app and in its store; None if there is no store yet.
+# Lists names from an app and its store, which is None if there is none yet.
 Look = Callable[[App, Store | None], Awaitable[Iterable[str]]]
 
 
 def queue_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Those that the store has, and those that the app declares."""
+    """The queues in the store and those that the app declares."""
 
     async def look(app: App, store: Store | None) -> Iterable[str]:
         return {*app.queues, *([] if store is None else await find_queues(store))}
@@ -37,7 +35,7 @@ queue_argument = click.argument("queue", shell_complete=queue_names)
 
 
 def job_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Those for which the app, or a living worker, has handlers in the queue that was named."""
+    """The jobs for which the app, or a live worker, has handlers in the given queue."""
     queue = _given(ctx, "queue") or ""
 
     async def look(app: App, store: Store | None) -> Iterable[str]:
@@ -58,12 +56,12 @@ def worker_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -
 
 
 def queue_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """A queue; what comes after it is an id, of which there may be millions."""
+    """Complete a queue. What follows it is an id, and there may be millions of those."""
     return [] if ctx.params.get(param.name or "") else queue_names(ctx, param, incomplete)
 
 
 def schedule_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """A queue, then a schedule of it."""
+    """Complete a queue, then one of its schedules."""
     words = ctx.params.get(param.name or "") or ()
     if not words:
         return queue_names(ctx, param, incomplete)
@@ -76,7 +74,7 @@ def schedule_words(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def _given(ctx: click.Context, name: str) -> str | None:
-    """An argument that was typed before. While an option waits for its value, click has not assigned any."""
+    """An argument that was typed before. While an option is waiting for its value, click has not assigned any."""
     first = next((param.name for param in ctx.command.params if isinstance(param, click.Argument)), None)
     return ctx.params.get(name) or (ctx.args[0] if ctx.args and name == first else None)
 
@@ -91,7 +89,7 @@ def _found(ctx: click.Context, look: Look) -> Iterable[str]:
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123 - no path
         try:
             return asyncio.run(_looked(StoreOption(url=url, prefix=prefix, wait=0, app=app), look))
-        except (Exception, SystemExit):  # whoever presses Tab is not to read a traceback
+        except (Exception, SystemExit):  # nobody wants a traceback from pressing Tab
             return ()
 
 

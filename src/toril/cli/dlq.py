@@ -46,7 +46,7 @@ def dlq() -> None:
 
 
 def _filter_options(fn: Callable[..., T]) -> Callable[..., T]:
-    """Give a command the options that say which letters are meant, as its argument `where`."""
+    """Give a command the options that select dead letters, as its argument `where`."""
 
     @click.option(
         "--queue", "-q", multiple=True, callback=_once, shell_complete=queue_names, help="Only from this queue."
@@ -78,14 +78,14 @@ def _filter_options(fn: Callable[..., T]) -> Callable[..., T]:
 
 
 def _once(_ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
-    """The one that was given, if any. Of several, click itself would take the last without a word."""
+    """The value that was given, if any. With several, click would silently take the last."""
     if len(given) > 1:
         raise click.BadParameter(f"can be given only once, not {len(given)} times", param=option)
     return given[0] if given else None
 
 
 def _pair(text: str) -> tuple[str, Any]:
-    """A key and a value; the value is JSON where it can be, else a text."""
+    """A key and a value, which is JSON if it can be parsed, else text."""
     key, separator, value = text.partition("=")
     if not separator or not key:
         raise click.BadParameter(f"expected KEY=VALUE, not {text!r}", param_hint="--payload")
@@ -150,7 +150,7 @@ def show_(*, letter: str, place: StoreOption, as_json: bool) -> None:
 
 
 def _which(fn: Callable[..., T]) -> Callable[..., T]:
-    """Give a command the letters that it works on, by their ids or by a filter; as its argument `which`."""
+    """Give a command the dead letters to act on, selected by id or by a filter, as its argument `which`."""
 
     @click.argument("letters", nargs=-1)
     @click.option("--all", "everything", is_flag=True, help="All dead letters.")
@@ -228,7 +228,7 @@ def discard(*, which: Any, dry_run: bool, yes: bool, place: StoreOption, as_json
 
 
 def _or_none(kind: Any) -> Callable[[str], Any]:
-    """An option's type, beside the word `none`."""
+    """A type of option that also accepts `none`."""
     convert = click.types.convert_type(kind)
     return lambda text: "none" if text == "none" else convert(text)
 
@@ -260,7 +260,7 @@ def keep(*, count: int | str | None, longest: float | str | None, place: StoreOp
 
 
 def _written(seconds: float) -> str:
-    """As `--age` takes it: in the largest unit that fits a whole number of times."""
+    """A duration as `--age` takes it: in the largest unit of which it is a whole number."""
     for unit in ("d", "h", "m"):
         many, rest = divmod(seconds, UNITS[unit])
         if many and not rest:
@@ -279,7 +279,7 @@ def _meant(place: StoreOption, which: Any) -> int:
 
 @contextmanager
 def _progress(what: str, many: int, *, as_json: bool) -> Iterator[Callable[[int], object] | None]:
-    """A bar, where someone watches and there is something to watch."""
+    """A progress bar, if there is a terminal and something to show."""
     if as_json or many < 100 or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return

@@ -20,7 +20,7 @@ from toril.store.engine import redacted
 __all__ = ["doctor"]
 
 _COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
-_SHOWN: Final = 20  # of the repairs that are asked for
+_SHOWN: Final = 20  # repairs to list before asking
 
 
 @click.command()
@@ -65,7 +65,8 @@ def doctor(
 
 
 def _show(findings: Sequence[Finding], *, as_json: bool) -> None:
-    """A line and what belongs to it for each: a sentence that is cut off at the terminal's edge helps nobody."""
+    """Print each finding on a line of its own, with its fix below: a sentence cut off at the edge of the terminal helps
+    nobody."""
     for finding in findings:
         if as_json:
             click.echo(on_a_line(of_finding(finding)))
@@ -85,7 +86,7 @@ async def _looked_over(app: App, queues: Sequence[str]) -> list[Finding]:
 
 
 def _foretell(repairable: Sequence[Finding], others: Sequence[Finding], *, as_json: bool, dry_run: bool) -> None:
-    """What would be repaired, and what is not for `--repair`. Documents of the former come with what became of them."""
+    """List what would be repaired, and what `--repair` cannot repair. Documents of the former include the outcome."""
     if as_json:
         for finding in (*others, *(repairable if dry_run else ())):
             click.echo(on_a_line(of_finding(finding)))
@@ -101,7 +102,7 @@ def _foretell(repairable: Sequence[Finding], others: Sequence[Finding], *, as_js
 
 
 def _repair(place: StoreOption, repairable: Sequence[Finding], *, as_json: bool) -> list[Finding]:
-    """Mend them; those that are still there."""
+    """Repair the findings that are still there."""
     repaired = on_store(place, lambda app: app.repair(repairable))
     for each in repaired:
         click.echo(on_a_line(_document(each)) if as_json else plain(f"{each.outcome.value:<7} {each.finding.summary}"))

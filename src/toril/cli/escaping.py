@@ -7,7 +7,7 @@ __all__ = ["as_json", "compact", "plain"]
 
 
 def plain(text: object) -> str:
-    """One line, with whatever does not print written as an escape such as `\\x1b`."""
+    r"""The text on one line, with everything that is not printable escaped, as in `\x1b`."""
     line = str(text)
     return line if line.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
@@ -19,6 +19,6 @@ def compact(value: Any, most: int = 200) -> str:
 
 
 def as_json(document: dict[str, Any]) -> str:
-    """One document on one line, in ASCII."""
+    """A document on one line, in ASCII."""
     # JSON may hold a bare DEL, and some terminals act on it.
     return json.dumps(document, ensure_ascii=True, default=str).replace("\x7f", "\\u007f")

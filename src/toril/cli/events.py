@@ -56,8 +56,8 @@ def events(
 
 
 async def _follow(app: App, places: dict[str, str | None], show: Any, queues: Literal["named", "all"]) -> None:
-    """What happens after these places, and in queues that are new, round by round: what one round finds is shown in the
-    order of time."""
+    """Yield events after these places, and from new queues, in rounds: the events of a round are in the order of
+    time."""
     while True:
         if queues == "all":
             places = dict.fromkeys(await app.store.queues()) | places
@@ -75,7 +75,7 @@ async def _follow(app: App, places: dict[str, str | None], show: Any, queues: Li
 
 
 def _by_time(found: Iterable[tuple[str, EventRow]]) -> list[tuple[str, EventRow]]:
-    """Of several queues, in one order; what happened in one of them keeps its own."""
+    """Merge the events of several queues by time; those of one queue keep their order."""
     return sorted(found, key=lambda each: each[1].time)
 
 
@@ -105,7 +105,7 @@ def _line(found: dict[str, Any]) -> str:
 
 
 def _fact(name: str, value: str) -> str:
-    """BullMQ calls the time at which a job is due its delay."""
+    """A field of an event. BullMQ calls the due time of a job its delay."""
     if name == "delay" and value.isascii() and value.isdecimal() and len(value) < 15:
         return f"due={datetime.fromtimestamp(int(value) / 1000, UTC):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
     return f"{name}={value}"

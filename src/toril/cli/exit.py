@@ -1,7 +1,7 @@
-"""How commands end: with one line on stderr, and an exit code.
+"""How commands end: with one line on stderr and an exit code.
 
-0 done · 1 understood, but it failed · 2 the command line is wrong · 3 it would destroy, and nobody said --yes ·
-130 interrupted · 141 nobody reads the output any more
+0 success · 1 the command failed · 2 the command line is wrong · 3 not confirmed · 130 interrupted · 141 nobody reads
+the output any more
 """
 
 import os
@@ -24,24 +24,24 @@ _LIBRARIES: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "plat
 
 
 class CommandFailed(click.ClickException):
-    """The command was understood, and could not be carried out."""
+    """The command was understood but could not be carried out."""
 
     exit_code = 1
 
 
 class NeedsConfirmation(click.ClickException):
-    """It would destroy something, and nobody has agreed to that."""
+    """The command is destructive, and nobody has confirmed it."""
 
     exit_code = 3
 
 
 def say(text: str) -> None:
-    """A line for people, beside the output."""
+    """Print a line for people, on stderr."""
     click.echo(plain(text), err=True)
 
 
 def shown_usage(error: click.ClickException) -> int:
-    """Tell what is wrong with a command line, and how the command is written."""
+    """Say what is wrong with a command line, and how the command is written."""
     if type(error).__name__ == "NoArgsIsHelpError":  # of click 8.2 and later; its message is the whole help
         click.echo(error.format_message(), err=True)
         return error.exit_code
@@ -52,7 +52,7 @@ def shown_usage(error: click.ClickException) -> int:
 
 
 def code_of(error: BaseException) -> int:
-    """Tell what went wrong, and say the exit code. What no one foresaw is called a bug."""
+    """Report the error and return the exit code. Unexpected errors are reported as bugs."""
     match _innermost(error):
         case KeyboardInterrupt():
             return 130
@@ -89,7 +89,7 @@ def _bug(error: Exception) -> int:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """The first that went wrong of those that went wrong together."""
+    """The first error of a group of errors."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -101,7 +101,7 @@ def _reported(error: BaseException, code: int) -> int:
 
 
 def _discard_output() -> None:
-    """So that the interpreter, when it flushes at exit, has somewhere to write to."""
+    """Point stdout at nothing, so that the interpreter can flush at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):

@@ -15,12 +15,12 @@ _mark: Final = marker(os.environ["TORIL_BENCH_BOARD"], int(os.environ["TORIL_BEN
 
 
 async def noop(ctx: JobContext[dict[str, Any]]) -> None:
-    """Write down when it started, and when its producer says that it was added."""
+    """Note when it started, and when its producer says that it was added."""
     _mark(SYSTEM.monotonic(), ctx.data.get("at", 0.0))
 
 
 async def io(ctx: JobContext[dict[str, Any]]) -> None:
-    """Wait, as for an answer from elsewhere, and write down when that began and ended."""
+    """Wait, as for another service, and note when that began and ended."""
     started = SYSTEM.monotonic()
     await SYSTEM.sleep(IO if ctx.data else 0)
     _mark(started, SYSTEM.monotonic())

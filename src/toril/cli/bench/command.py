@@ -23,13 +23,13 @@ __all__ = ["DATA", "BenchRun", "Figure", "bench", "percentile", "worker_environm
 
 DATA: Final[dict[str, Any]] = {"user_id": 12345, "email": "someone@example.org", "text": "x" * 50}
 
-_LOOK: Final = 0.01  # seconds between looks at the boards
+_LOOK: Final = 0.01  # seconds between two looks at the boards
 _PAUSE: Final = (0.005, 0.02)  # seconds, at least and at most, between two jobs at light load
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One thing that was measured."""
+    """A measured value."""
 
     what: str
     value: float
@@ -37,13 +37,13 @@ class Figure:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that this share of them do not exceed, as near as the number of them allows."""
+    """The value that this share of them does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, round(len(ordered) * share))]
 
 
 def worker_environment(url: str, prefix: str, queue: str, board: Path, slots: int) -> dict[str, str]:
-    """What the app of the bench reads. What else the user has set for `toril run` is not for this one."""
+    """The environment of the benchmark's workers, without the user's own settings for `toril run`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TORIL_")}
     ours = {"URL": url, "PREFIX": prefix, "QUEUE": queue, "BOARD": str(board), "SLOTS": str(slots)}
     return kept | {f"TORIL_BENCH_{name}": value for name, value in ours.items()}
@@ -51,7 +51,7 @@ def worker_environment(url: str, prefix: str, queue: str, board: Path, slots: in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRun:
-    """How many jobs, in which queue, on which open app."""
+    """A benchmark: how many jobs, in which queue, on which open app."""
 
     app: App
     name: str
@@ -61,7 +61,7 @@ class BenchRun:
     concurrency: int
 
     async def run(self, tell: Callable[[str], None]) -> list[Figure]:
-        """Measure it all, and leave nothing behind, whatever happens on the way."""
+        """Measure everything, and remove the queue afterwards, whatever happens."""
         queue = self.app.queue(self.name)
         try:
             return await self._measured(queue, tell)
@@ -102,7 +102,7 @@ class BenchRun:
 
     @asynccontextmanager
     async def _worker(self, slots: int) -> AsyncIterator[Boards]:
-        """`toril run` with one process on this queue, ended at the end."""
+        """Run `toril run` with one process on this queue, and end it afterwards."""
         app = self.app
         with tempfile.TemporaryDirectory(prefix="toril-bench-") as folder:
             command = [sys.executable, "-m", "toril", "run", "toril.cli.bench.app:app", "--no-http"]
@@ -124,7 +124,7 @@ class BenchRun:
 
 
 class _Watched(Boards):
-    """Boards whose worker must be there."""
+    """Boards whose worker must be running."""
 
     def __init__(self, folder: Path, slots: int, ended: "asyncio.Task[int]") -> None:
         super().__init__(folder, slots)

@@ -1,8 +1,6 @@
-"""Where handlers note when they ran: memory that another process reads at the same time, without system calls.
-
-Each process has a file of its own, named by its process id, with a pair of numbers a job. What the numbers are is for
-the handler to say; the first of a pair is never 0, and is written last.
-"""
+"""Timestamps of handlers, in memory that another process reads at the same time, without system calls. Each process has
+its own file, named by its process id, with two numbers per job. The handler decides what they mean; the first is never
+0, and is written last."""
 
 import mmap
 import os
@@ -20,17 +18,18 @@ _PAIR: Final = 16  # bytes: two doubles
 
 
 def marker(folder: str, slots: int) -> Mark:
-    """Write one pair a call, from any thread of this process; what comes after that many is not written."""
+    """Return a function that writes one pair per call, from any thread of this process; pairs beyond that many are
+    dropped."""
     path = Path(folder, str(os.getpid()))
     made = path.with_suffix(".new")
     with made.open("w+b") as file:
         file.truncate(slots * _PAIR)
         view = memoryview(mmap.mmap(file.fileno(), slots * _PAIR)).cast("d")
-    made.rename(path)  # a reader meets no file that is half made
+    made.rename(path)  # so that no reader sees an unfinished file
     places, end = count(step=2), slots * 2
 
     def mark(first: float, second: float) -> None:
-        at = next(places)  # one place for each caller, without a lock
+        at = next(places)  # a place of its own for each caller, without a lock
         if at < end:
             view[at + 1] = second
             view[at] = first
@@ -39,7 +38,7 @@ def marker(folder: str, slots: int) -> Mark:
 
 
 class Boards:
-    """The reading side: what the processes have written into a folder so far."""
+    """Reads what the processes have written into a folder."""
 
     def __init__(self, folder: Path, slots: int) -> None:
         self._folder = folder
@@ -47,11 +46,11 @@ class Boards:
         self._views: dict[int, memoryview[float]] = {}
 
     def count(self) -> int:
-        """How many jobs have been written down."""
+        """How many jobs have been noted."""
         return sum(self._filled(view) for view in self._found().values())
 
     def pairs(self) -> list[tuple[float, float]]:
-        """What has been written, in the order of the first numbers."""
+        """All pairs, in the order of their first numbers."""
         written = []
         for view in self._found().values():
             numbers = view.tolist()
@@ -71,5 +70,6 @@ class Boards:
         return self._views
 
     def _filled(self, view: "memoryview[float]") -> int:
-        """Places are filled in order, but for those that threads are at just now."""
+        """How many places are filled. They are filled in order, except for those that threads are writing at the
+        moment."""
         return bisect_left(range(self._slots), 1, key=lambda place: int(view[place * 2] == 0))

@@ -27,7 +27,7 @@ _CUSTOMERS: Final = ("ada", "grace", "edsger", "barbara", "alan", "radia", "dona
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What is asked of the shop in a day."""
+    """The demo's workload."""
 
     receipts: int
     pictures: Sequence[dict[str, Any]]
@@ -56,8 +56,8 @@ def orders_for(pace: float) -> Orders:
 
 
 class Day:
-    """Adds the orders, some at once and some as time passes, cancels the export that takes too long, and waits until
-    every job has ended."""
+    """Adds the orders, some at once and some over time, cancels the export that takes too long, and waits until every
+    job has ended."""
 
     def __init__(self, app: App, orders: Orders, pace: float) -> None:
         self._app = app
@@ -66,7 +66,7 @@ class Day:
         self.added = 0
 
     async def pass_by(self) -> None:
-        """From the first order until nothing is left to do."""
+        """Run from the first order until nothing is left to do."""
         orders = self._orders
         await self._add("thumbnails", "make_thumbnail", orders.pictures)
         await self._add("payments", "charge_card", orders.payments)
@@ -83,14 +83,14 @@ class Day:
         return jobs
 
     async def _sell(self, many: int) -> None:
-        """Half of the orders are there when the shop opens; the others come one by one."""
+        """Add half of the orders at once, and the others one by one."""
         await self._add("emails", "send_receipt", [_receipt(n) for n in range(1, many // 2 + 1)])
         for number in range(many // 2 + 1, many + 1):
             await SYSTEM.sleep(0.45 * self._pace)
             await self._add("emails", "send_receipt", [_receipt(number)])
 
     async def _cancel(self, job: Job[Any]) -> None:
-        """The operator loses patience, once it runs."""
+        """Cancel the export once it runs."""
         while await job.state() == "waiting":
             await SYSTEM.sleep(0.05)
         await SYSTEM.sleep(1.0 * self._pace)
@@ -127,7 +127,7 @@ def demo(*, pace: float) -> int:
 
 
 async def _played(app: App, day: Day) -> Summary | None:
-    """Work the queues while the day lasts. None if someone stopped it."""
+    """Run the queues until the demo is over. None if someone stopped it."""
     async with app, _view(app), asyncio.TaskGroup() as group:
         start = SYSTEM.monotonic()
         work = group.create_task(app.run(grace=2))
@@ -141,14 +141,14 @@ async def _played(app: App, day: Day) -> Summary | None:
 
 
 def _view(app: App) -> AbstractAsyncContextManager[None]:
-    """A table that lives on a terminal; lines elsewhere."""
+    """The live table on a terminal, lines elsewhere."""
     out = console()
     chronicle = Chronicle(app)
     return live(app, chronicle, out) if out.is_terminal and not out.is_dumb_terminal else spoken(chronicle)
 
 
 def _program() -> str:
-    """How the user can call this command again."""
+    """How the user can start this command again."""
     if which("toril"):
         return "toril"
     path = Path(sys.argv[0])

@@ -43,7 +43,7 @@ Width: TypeAlias = Literal["wide", "usual", "narrow"]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Something that happened."""
+    """An event, with its time."""
 
     at: float
     kind: str
@@ -54,7 +54,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class DemoView:
-    """What there is to see at one time."""
+    """What the table shows at one moment."""
 
     seconds: float
     queues: Sequence[QueueSummary]
@@ -69,7 +69,7 @@ class DemoView:
 
 
 def picture(sight: DemoView, out: Console) -> RenderableType:
-    """The whole picture: heights do not change, so that nothing jumps."""
+    """The whole table. Its height does not change, so nothing jumps."""
     width: Width = "wide" if out.width >= 88 else "usual" if out.width >= 56 else "narrow"
     left = max(4, out.height - 2 - (len(sight.queues) + 3) - 4)  # lines for running jobs and events
     running = min(10, (left + 1) // 2)
@@ -177,7 +177,7 @@ _KEPT: Final = 30
 
 
 class Chronicle:
-    """The last things that happened, as lines."""
+    """The latest events, as lines."""
 
     def __init__(self, app: App) -> None:
         self._start = SYSTEM.monotonic()
@@ -216,7 +216,7 @@ def _said(kind: str, event: JobEvent) -> str:
 
 @asynccontextmanager
 async def spoken(chronicle: Chronicle) -> AsyncIterator[None]:
-    """A line for everything that happens."""
+    """The line for an event."""
 
     def tell(moment: Moment) -> None:
         click.echo(plain(f"{moment.at:5.1f} s  {moment.queue:<10}  {moment.job:<19}  {moment.text}"))
@@ -229,7 +229,7 @@ async def spoken(chronicle: Chronicle) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def live(app: App, chronicle: Chronicle, out: Console) -> AsyncIterator[None]:
-    """A picture of the queues, the running jobs and the last events, drawn ten times a second."""
+    """The queues, the running jobs and the latest events, redrawn ten times a second."""
     with Live(console=out, auto_refresh=False, transient=True) as screen:
         async with asyncio.TaskGroup() as group:
             drawing = group.create_task(_draw(app, chronicle, screen))

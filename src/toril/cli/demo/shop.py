@@ -12,7 +12,7 @@ from toril import App, Exponential, JobContext, PermanentError, Retry, SyncJobCo
 
 app = App()
 
-PACE = float(os.environ.get("TORIL_DEMO_PACE", "1"))  # below 1, everything that stands for waiting is shorter
+PACE = float(os.environ.get("TORIL_DEMO_PACE", "1"))  # below 1, simulated waits are shorter
 
 
 class Receipt(BaseModel):
@@ -37,7 +37,7 @@ class Export(BaseModel):
 
 
 async def send_receipt(ctx: JobContext[Receipt]) -> str:
-    """Mostly waiting for a mail server, so many of them run at once on one event loop."""
+    """Mostly waits for a mail server, so many of these run at once on one event loop."""
     for part in range(1, 5):
         await asyncio.sleep(0.25 * PACE)
         await ctx.update_progress(25 * part)
@@ -52,7 +52,7 @@ async def ask_for_review(ctx: JobContext[Receipt]) -> str:
 
 
 def make_thumbnail(ctx: SyncJobContext[Picture]) -> list[int]:
-    """Real computing, so it runs in processes of its own, where it holds up nobody."""
+    """Computes, so it runs in a process of its own and does not hold up other jobs."""
     picture, size = ctx.data, 16
     rows: list[int] = []
     for row in range(size):
@@ -65,7 +65,7 @@ def make_thumbnail(ctx: SyncJobContext[Picture]) -> list[int]:
 
 
 async def charge_card(ctx: JobContext[Payment]) -> str:
-    """Asks a bank that is not always there. An ordinary error is tried again; a permanent one is not."""
+    """Asks a bank that is not always available. An ordinary error is retried, a permanent one is not."""
     await asyncio.sleep(0.5 * PACE)
     await ctx.update_progress(50)
     if ctx.data.card == "stolen":
@@ -77,7 +77,7 @@ async def charge_card(ctx: JobContext[Payment]) -> str:
 
 
 async def export_catalogue(ctx: JobContext[Export]) -> int:
-    """A long job that stops where it is told to."""
+    """A long job that stops when it is told to."""
     for page in range(1, ctx.data.pages + 1):
         ctx.raise_if_cancelled()
         await asyncio.sleep(0.1 * PACE)

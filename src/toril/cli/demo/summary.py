@@ -32,7 +32,7 @@ _COLUMNS: Final = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The run records of every queue, and what they should add up to."""
+    """The run records of every queue, and the totals they should add up to."""
 
     added: int
     seconds: float
@@ -68,7 +68,7 @@ async def _runs(app: App, name: str, status: RunStatus) -> list[RunRow]:
 
 
 def show_summary(summary: Summary, url: str, program: str) -> None:
-    """The counts, what was special, and what to try next."""
+    """Print the counts, what was special, and what to try next."""
     out = console()
     every = [run for _, run in summary.everything]
     table(_COLUMNS, [*(_figures(name, runs) for name, runs in summary.runs.items()), _figures("total", every)])
