@@ -137,7 +137,7 @@ class Reporter(Protocol):
         """The children with their names and numbers, where these are known."""
 
     def runs_as(self, claimed: Claimed, handler: Any) -> "Sequence[RunsAs]":
-        """The names of a handler in all queues of the app; for a task, in its own."""
+        """The names of a handler in all queues of the app; of a task, in its own queue."""
 
     async def add_children(self, claimed: Claimed, nodes: Sequence[FlowNode]) -> Verdict: ...
 
@@ -491,7 +491,7 @@ def _outcome(child: Child, runs_as: RunsAs) -> Any:
             )
 
 
-# A handler by the payload that it takes and what it returns; a raw one, which is given its Job, takes any.
+# A handler, by the types of its payload and result; a raw one gets its Job, and takes any payload.
 D = TypeVar("D")
 HandlerOf: TypeAlias = Callable[[JobContext[D]], Awaitable[R]] | Callable[[SyncJobContext[D]], R]
 RawHandler: TypeAlias = Callable[["Job[Any]"], Awaitable[R]] | Callable[["SyncJob[Any]"], R]

@@ -122,7 +122,7 @@ _NAMES: Final = ("concurrency", "rate_limit", "max_waiting", "weight")
 
 
 def _given(words: dict[str, str | None]) -> dict[str, Any]:
-    """Those that were named, and not the others."""
+    """The limits that were given."""
     rate = words.pop("rate")
     found: dict[str, Any] = {} if rate is None else {"rate_limit": rate_or_none(rate)}
     for name, text in words.items():

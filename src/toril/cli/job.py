@@ -29,13 +29,13 @@ _LONG: Final = 60_000  # characters of a payload
 
 
 def never_started(found: dict[str, Any]) -> bool:
-    """Whether a job, a dead letter or a run ended before its first attempt, as a parent does whose child has failed.
-    On the wire that counts as one."""
+    """Whether a job, a dead letter or a run ended before its first attempt, as a parent does if its child has failed.
+    In BullMQ's layout this counts as one attempt."""
     return found["started_at"] is None and (found.get("finished_at") or found.get("failed_at")) is not None
 
 
 def show_job(job: dict[str, Any]) -> None:
-    """All that is known of it, the errors of its attempts, the log's last lines, and the last traceback."""
+    """Print what is known of a job: the errors of its attempts, the last lines of its log, and the last traceback."""
     _facts(
         {
             "job": f"{job['id']}  {job['name']}  in {job['queue']}",
@@ -59,7 +59,7 @@ def show_job(job: dict[str, Any]) -> None:
 
 
 def _print_details(found: dict[str, Any]) -> None:
-    """What a job and a dead letter have alike."""
+    """Print what jobs and dead letters have in common."""
     _section("data", json.dumps(found["data"], indent=2, ensure_ascii=False)[:_LONG].split("\n"))
     _section("attempts", [] if never_started(found) else list(map(_attempt, found["errors"])))
     logs = found["logs"]
@@ -68,14 +68,14 @@ def _print_details(found: dict[str, Any]) -> None:
 
 
 def _attempt(error: dict[str, Any]) -> str:
-    """An attempt that failed, on a line."""
+    """A failed attempt on one line."""
     when = "" if error["at"] is None else f"  {_moment(error['at'])}"
     kind = f"{error['error_kind']}: " if error["error_kind"] else ""
     return f"{error['attempt']}{when}  {kind}{compact(error['error'])}"
 
 
 def _family(found: dict[str, Any]) -> dict[str, str]:
-    """Who waits for it, and for whom it has waited."""
+    """The job's parent and children."""
     facts = {}
     if found["parent"] is not None:
         facts["parent"] = f"{found['parent']['id']} in {found['parent']['queue']}"
@@ -88,7 +88,7 @@ def _family(found: dict[str, Any]) -> dict[str, str]:
 
 
 def show_letter(letter: dict[str, Any]) -> None:
-    """A job that failed for good, the errors of its attempts, its log, and the last traceback."""
+    """Print a dead letter: the errors of its attempts, its log, and the last traceback."""
     _facts(
         {
             "letter": f"{letter['id']}  {letter['name']}",
@@ -106,7 +106,7 @@ def show_letter(letter: dict[str, Any]) -> None:
 
 
 def show_run(run: dict[str, Any]) -> None:
-    """What is remembered of a job that is gone."""
+    """Print the run record of a job that is gone."""
     took = None if run["started_at"] is None else span(run["finished_at"] - run["started_at"])
     _facts(
         {
@@ -122,7 +122,7 @@ def show_run(run: dict[str, Any]) -> None:
 
 
 def show_schedule(found: dict[str, Any], when: str) -> None:
-    """A schedule, and its next runs in its own time zone."""
+    """Print a schedule, with its next runs in its own time zone."""
     zone = _zone(found["tz"])
     times = {
         name: None if found[key] is None else f"{_clock(found[key], zone)} ({said(found[key])})"
@@ -198,7 +198,7 @@ def _moment(ms: int) -> str:
 
 T = TypeVar("T")
 
-_REMEMBERED: Final = 1000  # run records that are looked through for a job that is gone
+_REMEMBERED: Final = 1000  # run records to search for a job that is gone
 
 
 @click.group()
@@ -324,7 +324,7 @@ def _tell(found: Job[Any], what: str, facts: dict[str, Any], *, as_json: bool) -
 
 
 async def found_job(app: App, queue: str | None, job_id: str) -> Job[Any]:
-    """The one job of that id; if no queue is named, wherever it is."""
+    """The job with this id, in any queue if none is given."""
     names = await app.store.queues() if queue is None else [(await declared(app, queue)).name]
     found = [each for name in names if (each := await app.queue(name).job(job_id)) is not None]
     if len(found) > 1:
@@ -338,7 +338,7 @@ async def found_job(app: App, queue: str | None, job_id: str) -> Job[Any]:
 
 
 async def _where(app: App, job_id: str) -> str:
-    """The queue of a job, or the one in which it has ended."""
+    """The queue of a job, or the one in which it ended."""
     try:
         return (await found_job(app, None, job_id)).queue.name
     except NotFound:
@@ -357,7 +357,7 @@ async def _shown(app: App, queue: str | None, job_id: str) -> tuple[str, dict[st
 
 
 async def details(app: App, found: Job[Any]) -> dict[str, Any]:
-    """A job's log, the errors of its attempts, and how its children stand."""
+    """A job's log, the errors of its attempts, and the states of its children."""
     logs = [app.redaction.text(line, "log", found.queue.name, found.name) for line in await found.logs()]
     children = of_children(await app.tree(found, whole=False, depth=1))
     return {"logs": logs, "errors": of_errors(await found.errors(), found), "children": children}

@@ -25,12 +25,12 @@ _RUN_ENDINGS: Final = tuple(map(str, RunStatus))
 _PAGE: Final = 1000
 _OVER: Final = "-"  # in a cursor: there are no more of this ending
 
-# Of an ending, from a cursor, at most so many: the documents, and where to go on.
+# (ending, cursor, limit) -> documents, and the cursor of the next page
 Pages = Callable[[str, str | None, int], Awaitable[tuple[list[dict[str, Any]], str | None]]]
 
 
 async def newest_runs(pages: Pages, cursor: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]:
-    """The next `limit` run records after a cursor, and the cursor to go on at, if there are more."""
+    """The next `limit` run records after a cursor, and the cursor to continue from if there are more."""
     places = [""] * len(_RUN_ENDINGS) if cursor is None else cursor.split(",")
     if len(places) != len(_RUN_ENDINGS):
         raise click.BadParameter(f"{cursor!r} is not a cursor from this listing", param_hint="--cursor")
@@ -45,7 +45,7 @@ async def newest_runs(pages: Pages, cursor: str | None, limit: int) -> tuple[lis
 
 
 class _Stream:
-    """The run records of one ending, which can be left after any of them."""
+    """The run records of one ending; reading can stop after any of them."""
 
     def __init__(self, pages: Pages, ending: str, place: str) -> None:
         self._pages = pages
@@ -57,8 +57,8 @@ class _Stream:
         self.items: deque[dict[str, Any]] = deque()
 
     async def fill(self, most: int) -> bool:
-        """Whether there is another. The first page is of one record: the newest moves on as jobs end, and the cursor
-        after it does not."""
+        """Load the next page if needed; False at the end. The first page has one record: the newest record moves on as
+        jobs end, and the cursor after it does not."""
         while not self.items and not self._over:
             self._start, self._taken = self._next, 0
             size = 1 if self._start is None else min(most, _PAGE)
@@ -72,7 +72,7 @@ class _Stream:
         return self.items.popleft()
 
     async def place(self) -> str:
-        """The cursor after what was taken."""
+        """The cursor after the last record that was taken."""
         if not self.items:
             return self._next or _OVER
         cursor, left = self._start, self._taken
@@ -84,7 +84,7 @@ class _Stream:
 
 _ORDER: Final = ("active", "waiting", "prioritized", "delayed", "waiting_children", "failed", "cancelled", "completed")
 _ENDINGS: Final = ("failed", "cancelled", "completed")
-_LETTERS: Final = "letters:"  # before a place among the dead letters
+_LETTERS: Final = "letters:"  # prefix of a cursor into the dead letters
 
 _COLUMNS: Final = [
     Column("id"), Column("name", 1), Column("state", 2), Column("attempts", 5), Column("added", 4), Column("detail", 3),
@@ -94,7 +94,7 @@ _RUN_COLUMNS: Final = [
     Column("when", 4), Column("detail", 3),
 ]  # fmt: skip
 
-# Of a state, from a cursor, at most so many: the documents, and where to go on.
+# (state, cursor, limit) -> documents, and the cursor of the next page
 Found = tuple[list[dict[str, Any]], str | None]
 
 
@@ -150,7 +150,7 @@ def jobs(
 
 
 def _states(state: str | None, cursor: str | None, order: Sequence[str]) -> Sequence[str]:
-    """The states to go through; a cursor begins with the one that it stands in."""
+    """The states to list; a cursor begins with the state that it points into."""
     states = order if state is None else (state,)
     if state is not None and state not in order:
         raise click.BadParameter(
@@ -178,8 +178,8 @@ async def _walk(pages: Pages, states: Sequence[str], cursor: str | None, limit: 
 
 
 def _pages_of_jobs(app: App, name: str, where: JobFilter, *, every: bool) -> Pages:
-    """Jobs, and behind those that failed the dead letters of the queue. `every`: however many of other queues there are
-    among these; else as many as one look finds."""
+    """Jobs, and after failed ones the dead letters of the queue. With `every`, keep reading past other queues' letters
+    until enough are found; else return what one look finds."""
 
     async def page(state: str, cursor: str | None, limit: int) -> Found:
         if state == "failed" and cursor is not None and cursor.startswith(_LETTERS):
@@ -193,7 +193,7 @@ def _pages_of_jobs(app: App, name: str, where: JobFilter, *, every: bool) -> Pag
 
 
 def _sought(state: str, where: JobFilter) -> tuple[State, JobFilter]:
-    """Cancelled jobs stand among the failed ones, and are listed apart from them."""
+    """Cancelled jobs are stored among the failed ones, and are listed separately."""
     if state in ("failed", "cancelled"):
         return State.FAILED, replace(where, ending=RunStatus(state))
     return State(state), where
@@ -231,7 +231,7 @@ def _row(job: dict[str, Any]) -> list[object]:
 
 
 def _detail(job: dict[str, Any]) -> str:
-    """What one wants to know of a job in this state."""
+    """What to show about a job in this state."""
     match job["state"]:
         case "failed":
             return compact(job["error"])

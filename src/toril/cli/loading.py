@@ -17,7 +17,7 @@ _OURS: Final = str(Path(__file__).parent.parent)
 
 
 def load(target: str) -> App:
-    """Import the app, with the current folder among the places where modules are looked for."""
+    """Import the app, looking for modules in the current folder too."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -63,7 +63,7 @@ def _near_app(module: ModuleType, attribute: str, apps: list[str]) -> str:
 
 
 def _near_module(name: str) -> str:
-    """A file of nearly that name, in the folder where it would be."""
+    """A file with a similar name, in the folder where the module would be."""
     *parents, last = name.split(".")
     folder = Path(*parents) if parents else Path()
     try:
@@ -77,7 +77,7 @@ def _near_module(name: str) -> str:
 
 
 def _example(target: str) -> str:
-    """What was probably meant."""
+    """What the user probably meant."""
     name, _, attribute = target.partition(":")
     name = name.removesuffix(".py").replace("/", ".").strip(".")
     meant = name if name and all(part.isidentifier() for part in name.split(".")) else "jobs"
@@ -85,7 +85,7 @@ def _example(target: str) -> str:
 
 
 def _last_line(error: BaseException) -> str:
-    """The last line of the traceback, and where in the app's own code it came from."""
+    """The last line of the traceback, and the line of the app's code that it came from."""
     text = str(error) if isinstance(error, TorilError) else f"{type(error).__name__}: {error}"
     trace, place = error.__traceback__, ""
     while trace is not None:

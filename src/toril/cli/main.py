@@ -14,7 +14,7 @@ from toril.cli.exit import code_of, shown_usage
 
 __all__ = ["main"]
 
-# name -> where it is, and its line in the help. A command is imported when it is used, and not before.
+# name -> module, and its line in the help. A command is imported when it is used.
 _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("demo.command", "Watch a small demo shop process jobs for ten seconds."),
     "run": ("run", "Run the workers of an app until stopped."),
@@ -57,7 +57,7 @@ _STORE: Final = (
 
 
 class Commands(click.Group):
-    """Imports its commands one by one, and turns whatever ends one into a line and an exit code."""
+    """Imports commands when they are used, and turns errors into one line and an exit code."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -125,7 +125,7 @@ def toril(ctx: click.Context, *, debug: bool) -> None:  # noqa: ARG001 - read wh
 def main() -> None:
     """The entry point."""
     for stream in (sys.stdout, sys.stderr):
-        # What a terminal's encoding has no sign for is escaped: a job's name cannot make a listing fail.
+        # Characters that the terminal's encoding lacks are escaped, so that no job's name makes a listing fail.
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     toril()

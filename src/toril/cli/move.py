@@ -110,7 +110,7 @@ def _refs(refs: tuple[JobRef, ...] | list[JobRef]) -> list[dict[str, str]]:
 
 @contextmanager
 def _watched(*, as_json: bool) -> Iterator[Callable[[TransferProgress], None]]:
-    """A bar where someone watches; else a line now and then."""
+    """A progress bar on a terminal, else a line now and then."""
     if as_json or sys.stderr is None or not sys.stderr.isatty():
         yield _Lines(quiet=as_json).tell
         return
@@ -128,7 +128,7 @@ def _watched(*, as_json: bool) -> Iterator[Callable[[TransferProgress], None]]:
 
 
 class _Lines:
-    """What is said where nobody watches."""
+    """Progress as lines, where there is no terminal."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet

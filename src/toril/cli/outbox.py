@@ -91,7 +91,7 @@ def relay(*, database: str, once: bool, log_level: str, place: StoreOption) -> N
 
 
 def _in(url: str, work: Callable[[Database], T]) -> T:
-    """What `work` answers, with the database open."""
+    """Run `work` with the database open, and return its answer."""
     if redacted(url) != url and _typed():
         say("Warning: other users of this machine can see a password on the command line; set TORIL_OUTBOX instead")
     with closing(Database(url)) as database:

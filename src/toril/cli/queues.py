@@ -63,7 +63,7 @@ def limit(
 
 
 def _limit_rate(text: str, window: Any) -> tuple[RateLimit | None]:
-    """In a tuple, so that nothing asked for and nothing wanted are two things."""
+    """The rate in a tuple, so that `none` differs from not given."""
     if text == "none":
         return (None,)
     found = _RATE.match(text)
@@ -79,12 +79,12 @@ def _number(text: str) -> tuple[int | None]:
 
 
 def rate_or_none(text: str) -> RateLimit | None:
-    """A sliding rate, such as 100/1s."""
+    """Parse a sliding rate, such as 100/1s."""
     return _limit_rate(text, "sliding")[0]
 
 
 def number_or_none(text: str, option: str) -> int | None:
-    """A number; `none` is none."""
+    """Parse a number, or `none`."""
     if text == "none":
         return None
     if not text.isdecimal():
@@ -93,7 +93,7 @@ def number_or_none(text: str, option: str) -> int | None:
 
 
 def _summary(found: dict[str, Any]) -> str:
-    """What is set, and then what the code says: what is not set is as it says."""
+    """The limits that are set. What is not set here follows the code."""
     most = "no concurrency limit" if found["concurrency"] is None else f"at most {found['concurrency']} at once"
     rate = "no rate limit"
     if found["rate_max"] is not None:
@@ -102,7 +102,7 @@ def _summary(found: dict[str, Any]) -> str:
 
 
 def _declared(said: dict[str, Any] | None, *, rate_is_set: bool) -> list[str]:
-    """The sentences on what workers declare."""
+    """Sentences about what the workers declare."""
     if said is None:
         return ["No live worker serves it."]
     many = "its worker" if said["workers"] == 1 else f"each of its {said['workers']} workers"
@@ -200,7 +200,7 @@ def _row(queue: dict[str, Any]) -> list[object]:
 
 
 def _slots(queue: dict[str, Any]) -> object:
-    """A bound for the whole fleet leaves some of its slots unused."""
+    """A limit for the whole fleet leaves some of the slots unused."""
     slots = queue["declared"]["slots"] if queue["declared"] else 0
     return slots if queue["concurrency"] is None else f"{min(slots, queue['concurrency'])} of {slots}"
 

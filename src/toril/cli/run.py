@@ -23,7 +23,7 @@ _UNITS: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 
 def size(written: str) -> int:
-    """`500M`, `2G`: bytes."""
+    """Parse a size such as `500M` or `2G` into bytes."""
     digits, unit = written.lower().removesuffix("b"), ""
     if digits[-1:] in _UNITS and digits[-1:]:
         digits, unit = digits[:-1], digits[-1]
@@ -197,7 +197,7 @@ def _command(orders: dict[str, Any]) -> tuple[str, ...]:
 def _server(
     plan: SupervisorOptions, token: str | None, read_token: str | None, hosts: tuple[str, ...], proxies: tuple[str, ...]
 ) -> Any:
-    """What serves HTTP: the probes, and, where what it needs is installed, the API too."""
+    """The HTTP server: with the API if its packages are installed, else only the probes."""
     if plan.http is None or not all(map(find_spec, ("starlette", "uvicorn", "jinja2"))):
         return serve
     from toril.web.server import access_by, serving  # noqa: PLC0415 - it needs the extra

@@ -129,7 +129,7 @@ def _act(
 
 
 async def _found(app: App, queue: str | None, schedule: str) -> tuple[Queue, ScheduleRow]:
-    """The one schedule of that id; if no queue is named, wherever it is."""
+    """The schedule with this id, in any queue if none is given."""
     names = await app.store.queues() if queue is None else [(await declared(app, queue)).name]
     found = []
     for name in names:

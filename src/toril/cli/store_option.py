@@ -37,13 +37,13 @@ __all__ = [
 
 T = TypeVar("T")
 
-_LOOK_AGAIN: Final = 0.2  # seconds between looks for a store that is waited for
+_LOOK_AGAIN: Final = 0.2  # seconds between attempts to reach a store that is waited for
 _SHOW_SECRETS: Final = "toril.show_secrets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOption:
-    """A store, as the command line names it: by the app whose it is, or by its URL."""
+    """The store that the command line names: by its app or by its URL."""
 
     url: str | None
     prefix: str
@@ -59,10 +59,10 @@ class StoreOption:
         return replace(self, app=target)
 
     def to_app(self) -> App:
-        """The app itself, with its queues and its `redact`; or one that knows nothing but the store."""
+        """The app itself, with its queues and its `redact`, or an app that knows only the store."""
         if self.app is None:
             return App(self.url, prefix=self.prefix)
-        with redirect_stdout(sys.stderr):  # what its modules print is no output of the command
+        with redirect_stdout(sys.stderr):  # what its modules print is not output of the command
             return load(self.app)
 
 
@@ -89,13 +89,13 @@ def store_options(fn: Callable[..., T]) -> Callable[..., T]:
 
 
 def is_typed(option: str) -> bool:
-    """Whether it stands on the command line. A variable such as `$TORIL_URL` may be there for something else."""
+    """Whether it was given on the command line. A variable such as `$TORIL_URL` may be meant for something else."""
     return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
 def refuse_early_options(ctx: click.Context) -> None:
-    """For a group that does something by itself: an option before a subcommand would not reach it, and the subcommand
-    would work on another store than the one that was named."""
+    """For a group that can be called without a subcommand: an option before the subcommand would not reach it, and the
+    subcommand would use a different store from the one that was named."""
     for option in ctx.command.params:
         if ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"put {option.opts[0]} after {ctx.invoked_subcommand!r}", ctx)
@@ -124,8 +124,8 @@ def on_store(
     missing: Literal["refuse", "create"] = "refuse",
     hint: str = "",
 ) -> T:
-    """What `work` answers, with the store open. A command that only looks does not make a store in order to do so;
-    `hint` ends the error that there is none."""
+    """Run `work` with the store open, and return its answer. A command that only reads does not create a store; `hint`
+    is added to the error that there is none."""
     return asyncio.run(_worked(place, work, missing=missing, hint=hint))
 
 
@@ -172,8 +172,8 @@ def check_there(url: str, *, named: bool, hint: str = "") -> None:
 
 
 async def declared(app: App, name: str, *, hint: str = "") -> Queue:
-    """A queue that the app declares, the store knows or a living worker serves, whose first job may be still to come; a
-    slip of the pen must not make another. `hint` ends the error."""
+    """A queue that the app declares, the store knows or a live worker serves, even if it has no jobs yet; a typo must
+    not create another queue. `hint` is added to the error."""
     if name in app.queues:
         return app.queues[name]
     queue = app.queue(name)

@@ -40,20 +40,20 @@ __all__ = [
 
 
 def write_logs(level: str) -> None:
-    """Write everything of this level and above, Toril's lines and the app's own."""
+    """Write log lines of this level and above, from Toril and from the app."""
     handler = TerminalHandler(sys.stderr)
     logging.basicConfig(level=level.upper(), handlers=[handler])
     output.writer = handler
 
 
 _LOG: Final = logging.getLogger("toril")
-_CALL_HANDLERS: Final = logging.Logger.callHandlers  # which libraries replace that want to see every record
+_CALL_HANDLERS: Final = logging.Logger.callHandlers  # libraries that want to see every record replace this
 
 
 class TerminalHandler(logging.StreamHandler[TextIO]):
-    """Writes records one by one, and the lines of finished jobs together, once in each turn of the loop: a record for
-    each of them would cost more than the job. As soon as anything else is to see these lines (another handler, a
-    filter, a replaced formatter), they come as records again."""
+    """Writes records one by one, and the lines of finished jobs together, once per turn of the loop: a record for each
+    of them would cost more than the job. If anything else is to see these lines (another handler, a filter, a replaced
+    formatter), they are passed on as records again."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
@@ -61,9 +61,9 @@ class TerminalHandler(logging.StreamHandler[TextIO]):
         self._job_fields = JobFields()
         self.setFormatter(self._formatter)
         self.addFilter(self._job_fields)
-        self._lines: list[str] = []  # the loop's thread adds; whoever holds the handler's lock takes away
+        self._lines: list[str] = []  # the loop's thread appends; whoever holds the handler's lock removes
         self._time = ""
-        os.register_at_fork(after_in_child=self._lines.clear)  # they are the parent's
+        os.register_at_fork(after_in_child=self._lines.clear)  # these lines belong to the parent
 
     def take(self, level: int, text: str) -> bool:
         if not self._lines:
@@ -71,7 +71,7 @@ class TerminalHandler(logging.StreamHandler[TextIO]):
                 return False
             try:
                 asyncio.get_running_loop().call_soon(self.flush)
-            except RuntimeError:  # there is no turn at whose end it could be written
+            except RuntimeError:  # no loop is running, so there is no end of a turn
                 return False
             self._time = time.strftime("%H:%M:%S", time.localtime(SYSTEM.now() / 1000))
         self._lines.append(f"{self._time} {_LEVELS[level]} {plain(text)}{self.terminator}")
@@ -90,7 +90,7 @@ class TerminalHandler(logging.StreamHandler[TextIO]):
         super().flush()
 
     def _sees_all(self) -> bool:
-        """Whether this handler is the only one that these lines reach, and prints them as they are."""
+        """Whether these lines reach only this handler, which prints them unchanged."""
         return (
             logging.root.handlers == [self]
             and self.formatter is self._formatter
@@ -110,7 +110,7 @@ class TerminalHandler(logging.StreamHandler[TextIO]):
             del self._lines[:count]
             try:
                 self.stream.write(text)
-            except Exception:  # as for a record: a log that cannot be written ends nobody
+            except Exception:  # as for a record: an unwritable log must not end the process
                 self.handleError(logging.makeLogRecord({"msg": "%s", "args": (text,)}))
 
 
@@ -131,14 +131,14 @@ _LEVELS: Final = {level: f"{logging.getLevelName(level):<7}" for level in (10, 2
 
 
 def _trace_of_a_job(record: logging.LogRecord) -> str:
-    """Where a job has failed: its record may be all that is kept of it."""
+    """The traceback of a failed job: its log record may be all that is kept of it."""
     failed = record.name == "toril" and "kind" in vars(record)
     return str(vars(record).get("detail", "")) if failed else ""
 
 
 T = TypeVar("T")
 
-_WIDE: Final = 100_000  # for pipes and files, where nothing need fit
+_WIDE: Final = 100_000  # for pipes and files, which have no width
 _STYLES: Final = {
     "active": "yellow", "completed": "green", "failed": "red", "delayed": "cyan", "paused": "magenta",
     "cancelled": "magenta", "expired": "red", "stalled": "red",
@@ -147,7 +147,7 @@ _STYLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, and how soon it makes way where the terminal is narrow: the largest `rank` goes first."""
+    """A column. On a narrow terminal, the columns with the largest `rank` are left out first."""
 
     title: str
     rank: int = 0
@@ -156,7 +156,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """What to show: documents for programs, and the same for people as rows of a table."""
+    """Documents for programs, and the same as rows of a table for people."""
 
     documents: Iterable[dict[str, Any]]
     columns: Sequence[Column]
@@ -176,7 +176,7 @@ def json_option(fn: Callable[..., T]) -> Callable[..., T]:
 
 
 def show(lines: Lines, *, as_json: bool) -> None:
-    """Print it all."""
+    """Print the documents or the table."""
     if as_json:
         documents(lines.documents)
         return
@@ -193,7 +193,7 @@ def documents(found: Iterable[dict[str, Any]]) -> None:
 
 
 def console() -> Console:
-    """The terminal, or what stands in for it. `NO_COLOR`, `TERM=dumb` and `COLUMNS` are honoured."""
+    """The terminal or its replacement. `NO_COLOR`, `TERM=dumb` and `COLUMNS` are honoured."""
     system: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
     made = Console(file=sys.stdout, color_system=system, highlight=False, markup=False, emoji=False)
     if not made.is_terminal:
@@ -202,10 +202,10 @@ def console() -> Console:
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows in columns, as many as there is room for."""
+    """Print rows in columns, as many as fit."""
     out = console()
     kept = _fitting(columns, rows, out.width)
-    # Left to itself, a table takes from all columns what the longest has too much.
+    # By default, rich would narrow all columns to make room for the longest.
     rest = out.width - sum(max(len(columns[i].title), *(len(row[i]) for row in rows)) + _GAP for i in kept[:-1])
     grid = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
     for index in kept:
@@ -226,7 +226,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """The columns that there is room for; a last one that is free text may be cut instead of left out."""
+    """The columns that fit. A last column of free text may be cut instead of left out."""
     if width == _WIDE:
         return list(range(len(columns)))  # for programs, all of them, always
     kept = [index for index in range(len(columns)) if any(row[index] for row in rows)]
@@ -244,7 +244,7 @@ _LEAST: Final = 12  # cells, of what can be cut
 
 
 def duration(written: str) -> float:
-    """`90`, `1.5s`, `10m`, `2h`, `7d`: seconds, where no unit is given."""
+    """Parse `90`, `1.5s`, `10m`, `2h` or `7d`; without a unit, seconds."""
     seconds = seconds_written(written)
     if seconds is None:
         raise click.BadParameter(f"invalid duration {written!r}; expected 90, 1.5s, 10m, 2h, 7d or the like")
@@ -252,7 +252,7 @@ def duration(written: str) -> float:
 
 
 def span(ms: int) -> str:
-    """A length of time in its largest unit."""
+    """A duration in its largest unit."""
     if ms < 1000:
         return f"{max(0, ms)}ms"
     seconds = ms / 1000
@@ -265,7 +265,7 @@ def span(ms: int) -> str:
 
 
 def since(seconds: float | None) -> datetime | None:
-    """The moment that was so long ago."""
+    """The time that was this long ago."""
     return None if seconds is None else datetime.fromtimestamp(SYSTEM.now() / 1000 - seconds, UTC)
 
 
@@ -274,7 +274,7 @@ def age(ms: int | None) -> str:
 
 
 def ahead(ms: int | None) -> str:
-    """When something is due."""
+    """How long until something is due."""
     if ms is None:
         return ""
     left = ms - SYSTEM.now()

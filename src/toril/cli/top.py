@@ -30,13 +30,13 @@ __all__ = ["top"]
 
 _NARROW: Final = 80
 _BARS: Final = " ▁▂▃▄▅▆▇█"
-_LOOKED: Final = 20  # queues that are asked what runs there, and jobs of each
+_LOOKED: Final = 20  # queues whose running jobs are read, and jobs of each
 _QUIT: Final = frozenset({"q", "Q", "\x03", "\x04"})
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The fleet at a moment; `running` has the names of what each worker runs, as far as was looked."""
+    """The fleet at one moment; `running` has the names of the jobs that each worker runs, as far as they were read."""
 
     overview: Overview
     running: Mapping[str, Sequence[str]]
@@ -69,7 +69,7 @@ async def _document(app: App) -> dict[str, object]:
 
 
 async def look(app: App) -> Frame:
-    """The fleet now. What runs is asked of a few queues only: there may be thousands."""
+    """Read the fleet. Running jobs are read from a few queues only, because there may be thousands."""
     overview = await app.overview()
     running: dict[str, list[str]] = {}
     busy = sorted((each for each in overview.queues if each.counts.active), key=lambda each: -each.counts.active)
@@ -80,7 +80,7 @@ async def look(app: App) -> Frame:
 
 
 async def _watch(app: App, every: float) -> None:
-    """Frame after frame, until q. A store that is away is waited for, with the last frame in sight."""
+    """Draw frames until q is pressed. If the store is away, keep the last frame and wait."""
     out, trouble = _console(), ""
     frame = await look(app)
     with _keys() as pressed, Live(console=out, screen=True, auto_refresh=False) as live:
@@ -96,11 +96,11 @@ async def _watch(app: App, every: float) -> None:
 
 
 async def _quits(pressed: "asyncio.Queue[str]", every: float) -> bool:
-    """Whether a key ends it before the next look."""
+    """Whether q is pressed before the next frame."""
     timer = SYSTEM.later(every, lambda: pressed.put_nowait(""))
     try:
         while (key := await pressed.get()) not in _QUIT:
-            if not key:  # it is time
+            if not key:  # time for the next frame
                 return False
         return True
     finally:
@@ -109,7 +109,7 @@ async def _quits(pressed: "asyncio.Queue[str]", every: float) -> bool:
 
 @contextmanager
 def _keys() -> "Iterator[asyncio.Queue[str]]":
-    """What is typed, sign by sign, and not shown."""
+    """The keys that are pressed, without echo."""
     import termios  # noqa: PLC0415 - there is none on other systems than these
     import tty  # noqa: PLC0415
 
@@ -117,7 +117,7 @@ def _keys() -> "Iterator[asyncio.Queue[str]]":
     fd, loop = sys.stdin.fileno(), asyncio.get_running_loop()
     before = termios.tcgetattr(fd)
     tty.setcbreak(fd)
-    # An end of what can be typed counts as a key, or it would be read again and again.
+    # The end of input counts as a key, or it would be read again and again.
     loop.add_reader(fd, lambda: pressed.put_nowait(os.read(fd, 1).decode("latin-1") or "q"))
     try:
         yield pressed
@@ -127,7 +127,7 @@ def _keys() -> "Iterator[asyncio.Queue[str]]":
 
 
 def drawn(frame: Frame, width: int, height: int = 1000) -> RenderableType:
-    """A frame as it is shown in so many cells. Queues that need someone come first where not all have room."""
+    """A frame at this width. If not all queues fit, those that need attention come first."""
     found = frame.overview
     room = max(4, height - 5)
     workers = found.workers[: max(3, min(len(found.workers), room // 3))]
@@ -210,14 +210,14 @@ def _table(first: str, *numbers: str, last: str | None = None) -> Table:
 
 
 def _sparks(minutes: Sequence[int]) -> str:
-    """An hour in twelve signs, each five minutes."""
+    """An hour in twelve characters of five minutes."""
     parts = [sum(minutes[at : at + 5]) for at in range(max(0, len(minutes) - 60), len(minutes), 5)]
     most = max(parts, default=0) or 1
     return "".join(_BARS[-(-each * (len(_BARS) - 1) // most)] for each in parts)
 
 
 def _number(value: float) -> str:
-    """In five cells at most."""
+    """A number in at most five cells."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if value >= size:
             return f"{value / (1000 if unit == 'k' else size):.3g}{unit}"

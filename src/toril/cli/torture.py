@@ -98,7 +98,7 @@ def torture(
         came = asyncio.run(_until_asked_to_stop(run))
         if isinstance(came, signal.Signals):
             return _stopped(came)
-        keep = keep or bool(came.broken)  # whoever wants to know how it came about needs them
+        keep = keep or bool(came.broken)  # they are needed to find out what went wrong
         return _print_report(came, report, as_json=as_json)
     finally:
         if keep:
@@ -108,7 +108,7 @@ def torture(
 
 
 async def _until_asked_to_stop(run: Torture) -> TortureReport | signal.Signals:
-    """What came of it; or the signal that came first, once all that was started is gone."""
+    """The report; or the signal that came first, once everything that was started has ended."""
     loop, running, came = asyncio.get_running_loop(), asyncio.ensure_future(tortured(run)), list[signal.Signals]()
 
     def stop(number: signal.Signals) -> None:

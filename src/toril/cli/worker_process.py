@@ -32,14 +32,14 @@ from toril.worker.supervised import SIGNALS, SupervisorLink
 
 __all__ = ["chosen_queues", "loop_factory", "main"]
 
-_SHORT: Final = 0.1  # seconds: of longer waits a millisecond is nothing
-_HIGHEST: Final = 1024  # descriptors that `select` knows
+_SHORT: Final = 0.1  # seconds; a millisecond does not matter in longer waits
+_HIGHEST: Final = 1024  # the first descriptor that `select` cannot handle
 
 if sys.platform == "linux":
 
     class _PreciseSelector(selectors.EpollSelector):
-        """Waits as long as it is told to. Python's own rounds up to whole milliseconds, in which many jobs could have
-        gone on; here a call that counts microseconds waits, and the usual one then says what is ready."""
+        """Waits exactly as long as it is told to. Python's own selector rounds up to whole milliseconds, in which many
+        jobs could have run; here a call with microseconds waits, and the usual one then says what is ready."""
 
         def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
             if timeout is not None and 0 < timeout < _SHORT and self.fileno() < _HIGHEST:
@@ -50,12 +50,12 @@ if sys.platform == "linux":
     def _fine_loop() -> asyncio.AbstractEventLoop:
         return asyncio.SelectorEventLoop(_PreciseSelector())
 
-else:  # what other systems have is not rounded
+else:  # other systems' selectors do not round
     _fine_loop = asyncio.new_event_loop
 
 
 def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
-    """What makes the event loop of this name."""
+    """What creates the event loop with this name."""
     if name != "asyncio":
         made: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module(name).new_event_loop
         return made
@@ -63,17 +63,17 @@ def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 _log: Final = logging.getLogger("toril")
-_MOMENT: Final = 2.0  # seconds for threads of handlers to end, once all else has
+_MOMENT: Final = 2.0  # seconds for handlers' threads to end after everything else
 _OURS: Final = str(Path(__file__).parents[1])
 
 
 def main(orders: str, descriptors: str) -> int:
-    """Load the app and work its queues. A boot that fails is told to the supervisor, which words it."""
+    """Load the app and run its queues. If the boot fails, the supervisor is told, and words the error."""
     given = json.loads(orders)
     line, memory, stacks = map(int, descriptors.split(","))
     for descriptor in (line, memory, stacks):
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - not ours
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):  # from a terminal they reach the whole group
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):  # a terminal sends them to the whole group
         signal.signal(number, lambda *_: None)  # the supervisor decides
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
@@ -88,7 +88,7 @@ def main(orders: str, descriptors: str) -> int:
     except click.UsageError as error:
         under.tell(failed=[2, error.format_message(), True])
         return 2
-    if app.services.in_memory:  # nobody else can get at its jobs
+    if app.services.in_memory:  # no other process can reach its jobs
         under.suspects = SuspectPolicy.HOLD_CLAIMS
     elif under.suspects is SuspectPolicy.ONLY:
         queues = dict.fromkeys(queues, 1)
@@ -98,7 +98,7 @@ def main(orders: str, descriptors: str) -> int:
     for piece in pieces(sources()) if given["reload"] else ():
         under.tell(sources=piece)
     gc.collect()
-    gc.freeze()  # what is loaded stays: to look through it again would hold up jobs for milliseconds each time
+    gc.freeze()  # scanning what is loaded again and again would hold up jobs for milliseconds
     return _worked(app, queues, name, given, under)
 
 
@@ -111,7 +111,7 @@ def _check_shared(app: App, processes: int) -> None:
 
 
 def sources() -> list[str]:
-    """The files of the application: what was loaded from elsewhere than Python's libraries and ours."""
+    """The application's source files: everything loaded from outside Python's libraries and Toril."""
     libraries = tuple({*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")), _OURS})
     files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     return [file for file in files if file is not None and not file.startswith(libraries)]
@@ -144,7 +144,7 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def chosen_queues(app: App, chosen: list[tuple[str, int | None]]) -> dict[str, int]:
-    """The queues to work, each with its concurrency."""
+    """The queues to serve, each with its concurrency."""
     if not chosen:
         found = {name: queue.options.concurrency for name, queue in app.queues.items() if queue.handlers.names}
         if not found:
@@ -158,8 +158,9 @@ def chosen_queues(app: App, chosen: list[tuple[str, int | None]]) -> dict[str, i
 
 
 def _leave(code: int) -> NoReturn:
-    """Exit, and tell what handlers have left behind. Their threads get a moment: Python would wait without end."""
-    with suppress(OSError):  # elsewhere than on Linux
+    """Exit, and report what handlers have left behind. Their threads get a moment, because Python would wait for them
+    forever."""
+    with suppress(OSError):  # not on Linux
         pid = os.getpid()
         left = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
         if left:

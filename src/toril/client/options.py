@@ -133,7 +133,7 @@ _KNOWN = tuple(AddOptions.__annotations__)
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What jobs get from their queue or handler if they do not say otherwise, in the units of the store."""
+    """What jobs get from their queue or handler unless they set it themselves, in the units of the store."""
 
     attempts: int
     options: JobOptions
@@ -166,7 +166,7 @@ def new_job(name: str, data: str, options: AddOptions, defaults: Defaults) -> Ne
 
 
 def _job_options(options: AddOptions, backoff: Backoff | None, defaults: JobOptions) -> JobOptions:
-    """The defaults, changed as far as the job says otherwise; jobs that do not share one value."""
+    """The defaults, with the job's own options; jobs without any share one value."""
     changed: dict[str, Any] = {} if backoff is defaults.backoff else {"backoff": backoff}
     for name, read in _READ.items():
         value = options.get(name)
@@ -193,7 +193,7 @@ def subject_of(given: Subject, data: Any) -> str:
 
 def content_key(name: str, data: str) -> str:
     """128 bits that two jobs share if they have the same name and the same data, however it is written."""
-    with suppress(ValueError):  # a serializer of the user's: its text stands for itself
+    with suppress(ValueError):  # the user's own serializer: use its text as it is
         data = json.dumps(json.loads(data), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(f"{name}\n{data}".encode()).hexdigest()[:32]
 
@@ -312,7 +312,7 @@ def _due(options: AddOptions) -> int | None:
 
 _LAST = 2**42
 
-# What reads the options that are one value with those of the queue.
+# Readers of options that job and queue share.
 _READ: dict[str, Callable[[str, Any], Any]] = {
     "timeout": partial(milliseconds, low=1, high=MAX_TIMEOUT),
     "keep_completed": as_keep,
@@ -343,7 +343,7 @@ class DeclaredLimits:
         self._set_in.add(store)
 
 
-# What `app.queue(name)` is called with when nothing but the name is said.
+# The arguments of `app.queue(name)` when only the name is given.
 UNSAID: dict[str, Any] = {
     "handlers": None, "concurrency": 1, "lease": 30.0, "renew": None, "retry": Retry(), "timeout": None,
     "rate_limit": None, "max_stalls": 1, "max_waiting": None, "groups": None, "priority_first": None,
@@ -419,7 +419,7 @@ def check_not_dead_letters(name: str, letters: str) -> None:
 
 
 def declaration_of(queue: "Queue", concurrency: int | None = None) -> Declaration:
-    """What a worker declares of a queue to the store; functions are left out."""
+    """What a worker publishes about a queue in the store; functions are left out."""
     options, retry = queue.options, queue.options.retry
     own = {
         name: None if each is None else HandlerDeclaration(max_attempts=each.attempts, backoff=each.backoff.wire())
@@ -447,7 +447,7 @@ def declaration_of(queue: "Queue", concurrency: int | None = None) -> Declaratio
 
 
 async def as_workers_declare(queue: "Queue") -> "Queue | None":
-    """The queue as its application declares it: in code, if that is loaded here, or as its living workers do. None if
+    """The queue as its application declares it: from the code, if it is loaded here, or from its live workers. None if
     neither is known."""
     if queue.handlers.names or queue.options != replace(PLAIN, strategies=queue.options.strategies):
         return queue
@@ -477,5 +477,5 @@ def _check_kinds(options: Mapping[str, Any]) -> None:
         raise InvalidOption(f"priority_first must be True, False or None, not {preview(first)}")
 
 
-# The options of a queue of which nothing is said.
+# The options of a queue without a declaration.
 PLAIN = checked(**{name: value for name, value in UNSAID.items() if name != "handlers"})

@@ -66,7 +66,7 @@ class JobTemplates:
 def chunks(
     items: Iterable[Item], plan: Callable[[Item], PreparedJob[Any]], kinds: JobTemplates | None
 ) -> Iterator[AddChunk]:
-    """The jobs of these items, in chunks of a thousand. What jobs of one template share is worked out once."""
+    """The jobs of these items, in chunks of a thousand. What jobs of one template share is computed once."""
     runs, data = list[tuple[NewJob, list[str]]](), list[Any]()
     last: Any = _NOBODY
     kind = current = None
@@ -97,7 +97,7 @@ def chunks(
 
 
 def _is_bare(item: tuple[Any, ...]) -> bool:
-    """Whether options are given, but empty."""
+    """Whether options were given, but are empty."""
     return len(item) == 3 and type(item[2]) is dict and not item[2]
 
 
@@ -109,7 +109,7 @@ def _encoded(kind: JobTemplate, data: Any) -> str:
 
 
 def handles(queue: "Queue", chunk: AddChunk, answers: Sequence[Added]) -> list[Job[Any]]:
-    """The handles on jobs that the store has answered for."""
+    """The `Job` objects for jobs that the store has accepted."""
     plain = AddOutcome.ADDED
     made: list[Job[Any]] = [
         Job(queue, answer.id, name, data)
@@ -124,7 +124,7 @@ def handles(queue: "Queue", chunk: AddChunk, answers: Sequence[Added]) -> list[J
     return made
 
 
-_MOST: Final = 100  # jobs of one call, so that the store is busy with it for a millisecond and not longer
+_MOST: Final = 100  # jobs per call, so that the store is busy with one for a millisecond at most
 _SIZE: Final = 1024 * 1024  # characters of their payloads
 
 _Store = Callable[[Sequence[NewJob]], Awaitable[list[Added]]]
@@ -133,22 +133,22 @@ _Asked = tuple[NewJob, "asyncio.Future[Added]"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tick:
-    """A tick in which a job was sent, and the jobs that were added after it."""
+    """A turn of the loop in which a job was sent, and the jobs that were added after it."""
 
     loop: asyncio.AbstractEventLoop
     gathered: list[_Asked] = field(default_factory=list)
 
 
 class AddBatcher:
-    """Sends the first job of a tick to the store at once, so that a single one waits for nothing; those after it follow
-    together at the end of the tick."""
+    """Sends the first job of a turn of the loop to the store at once, so that a single job does not wait; the others
+    follow together at the end of the turn."""
 
     def __init__(self) -> None:
-        self._tick: _Tick | None = None  # the one under way; of one loop of many, if several threads add
+        self._tick: _Tick | None = None  # the current one, of one of several loops if several threads add
         self._sending: set[asyncio.Task[None]] = set()
 
     async def add(self, store: _Store, job: NewJob, *, alone: bool = False) -> Added:
-        """Store a job, perhaps together with others; `alone` if it has a trace of its own."""
+        """Store a job, perhaps together with others; `alone` if it has its own trace."""
         loop, tick = asyncio.get_running_loop(), self._tick
         if alone or tick is None or tick.loop is not loop:
             if not alone:
@@ -165,7 +165,7 @@ class AddBatcher:
             self._tick = None
         batch, size = list[_Asked](), 0
         for job, answer in tick.gathered:
-            if answer.done():  # whoever asked has given up, and nothing of it was sent
+            if answer.done():  # the caller has given up, and nothing was sent
                 continue
             own = len(job.data) + len(job.metadata or "")
             if batch and (len(batch) == _MOST or size + own > _SIZE):
@@ -187,7 +187,7 @@ async def _send(store: _Store, batch: list[_Asked]) -> None:
         await _answer(store, batch)
     finally:
         for _, answer in batch:
-            answer.cancel()  # unless there is one: nobody is to wait for what was cancelled
+            answer.cancel()  # unless it has an answer: nobody must wait for a cancelled call
 
 
 async def _answer(store: _Store, batch: list[_Asked]) -> None:
@@ -209,7 +209,7 @@ async def _answer(store: _Store, batch: list[_Asked]) -> None:
             if not answer.done():
                 answer.set_result(added)
         return
-    for asked in batch:  # all or none did not fit: some of them may
+    for asked in batch:  # the batch was refused as a whole; some of its jobs may fit
         if not asked[1].done():
             await _answer(store, [asked])
 
@@ -224,7 +224,7 @@ def _of_its_own(error: Exception) -> Exception:
     """A copy of the error for one of several callers, since each adds to its traceback."""
     try:
         own = copy.copy(error)
-    except Exception:  # one that cannot be made from its arguments
+    except Exception:  # it cannot be created from its arguments
         return error
     own.__cause__, own.__suppress_context__ = error.__cause__, error.__suppress_context__
     return own.with_traceback(error.__traceback__)

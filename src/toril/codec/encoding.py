@@ -25,8 +25,8 @@ __all__ = [
 ]
 
 MAX_PAYLOAD: Final = 1024 * 1024
-MAX_DEPTH: Final = 100  # Lua's JSON reader stops at 1,000, and so does Python's stack
-MAX_DIGITS: Final = 4_300  # more, and Python itself refuses to read the number back
+MAX_DEPTH: Final = 100  # Lua's JSON reader and Python's stack end at about 1,000
+MAX_DIGITS: Final = 4_300  # Python refuses to read longer numbers back
 
 JsonValue = None | bool | int | float | str | list[Any] | dict[str, Any]
 
@@ -35,7 +35,7 @@ _TOO_LONG: Final = 10**MAX_DIGITS
 _OBJECTS: Final = frozenset({dict, OrderedDict, defaultdict})
 _CONTAINERS: Final = _OBJECTS | {list, tuple}
 _SMALL: Final = frozenset({float, bool, type(None)})
-_PATH: Final = 80  # characters of a path that a message shows
+_PATH: Final = 80  # characters of a path in a message
 
 
 class Serializer(Protocol):
@@ -47,8 +47,8 @@ class Serializer(Protocol):
 
 
 def encode(value: object, *, what: str = "data", limit: int = MAX_PAYLOAD) -> str:
-    """`value` as JSON text. Refuses what JSON cannot represent exactly: NaN, bytes, dates, keys that are not strings,
-    cycles."""
+    """`value` as JSON text. Raises `NotSerializable` for what JSON cannot represent exactly: NaN, bytes, dates, keys
+    that are not strings, cycles."""
     room = _room_left(value, limit, 1) if type(value) in _CONTAINERS else _room_left((value,), limit + 2, 0)
     if room < 0:
         raise _refusal(value, what, limit)
@@ -108,10 +108,8 @@ def unwrap(text: str | bytes, *, what: str = "data", limit: int = MAX_PAYLOAD) -
 
 
 def _room_left(value: Any, room: int, depth: int) -> int:
-    """What is left of `room` bytes, at most, once this container is encoded. Negative: look closer.
-
-    Every payload passes through here, so it finds out whether something is wrong, not what.
-    """
+    """How much of `room` bytes is left, at least, after this container is encoded. Negative: look closer. Every payload
+    passes through here, so it only finds out whether something is wrong, not what."""
     if depth > MAX_DEPTH:
         return -1
     room -= 2
@@ -150,7 +148,7 @@ def _refusal(value: object, what: str, limit: int) -> UsageError:
 
 
 class _Search:
-    """Looks for what made a value unfit, and for the way to it."""
+    """Finds the value that cannot be encoded, and the path to it."""
 
     __slots__ = ("_limit", "_open", "_room", "_what")
 
@@ -214,7 +212,7 @@ class _Search:
             raise NotSerializable(f"{_short(path)} contains a lone surrogate, which UTF-8 cannot represent") from None
 
     def _spend(self, size: int) -> None:
-        # Never more than the encoded size, so that nothing is refused that would fit.
+        # An estimate from below, so that nothing that fits is refused.
         self._room -= size
         if self._room < 0:
             raise PayloadTooLarge(_too_large(self._what, f"at least {self._limit - self._room}", self._limit))
@@ -222,7 +220,7 @@ class _Search:
 
 def _why_not(value: object, path: str) -> str:
     if type(value) is CoroutineType:
-        value.close()  # nobody will await it: it would warn later, far from the cause
+        value.close()  # nobody will await it; it would warn later, far from the cause
         return f"{_short(path)} is a coroutine; await it first"
     kind = type(value)
     plain = next((base.__name__ for base in (dict, list, tuple, str, int, float) if issubclass(kind, base)), None)
@@ -251,7 +249,7 @@ def _encoder() -> Callable[[object], str]:
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return settings.encode
-    # `settings.encode` would make this anew for every payload, which takes longer than encoding a small one.
+    # `settings.encode` would create this for every payload, which takes longer than encoding a small one.
     encode_text = json.encoder.encode_basestring
     chunks = make(None, settings.default, encode_text, None, ":", ",", False, False, False)  # noqa: FBT003
     return lambda value: "".join(chunks(value, 0))

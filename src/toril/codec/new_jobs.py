@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def dump_new_job(job: NewJob) -> str:
-    """The request as text. It is ASCII, and has no character that a database would not take."""
+    """The request as text. It is ASCII, without characters that a database would refuse."""
     return json.dumps(said(job) | said(job.options))
 
 
@@ -28,14 +28,14 @@ def load_new_job(text: str) -> NewJob:
 
 
 def _known(given: dict[str, Any]) -> dict[str, Any]:
-    """Refuse what a later version has written: an option that is not known here must not be lost."""
+    """Raise for options that a later version has written: they must not be lost."""
     if unknown := given.keys() - _KNOWN:
         raise InvalidOption(f"unknown fields: {', '.join(sorted(unknown))}")
     return given
 
 
 def said(value: object) -> dict[str, Any]:
-    """What a value says beside its defaults, as JSON takes it; not the options of a job, which say it themselves."""
+    """The fields of a value that differ from their defaults, as JSON. Job options convert themselves."""
     kind: Any = type(value)
     return {
         name: _parts(found) if isinstance(found, Keep | Backoff | Dedup) else found
@@ -45,7 +45,7 @@ def said(value: object) -> dict[str, Any]:
 
 
 def made(kind: Callable[..., T], given: Mapping[str, Any]) -> T:
-    """The value that says this, with the options of a job. What it has no field for is not looked at."""
+    """The value with these fields and job options. Unknown fields are ignored."""
     found: dict[str, Any] = {}
     for name, default in _defaults(kind):
         if type(default) is JobOptions:
@@ -85,12 +85,12 @@ _MADE: Final[dict[str, Callable[[Any], Any]]] = {
     "keep_failed": _keep,
     "dedup": _dedup,
 }
-_PLAIN: Final = tuple(name for name, _ in _defaults(Backoff))[:-2]  # what stands before its errors
+_PLAIN: Final = tuple(name for name, _ in _defaults(Backoff))[:-2]  # the fields before its errors
 _KNOWN: Final = {name for kind in (NewJob, JobOptions) for name, _ in _defaults(kind)} - {"options"}
 
 
 def after_waiting(job: NewJob, age: int) -> NewJob:
-    """The job after so many ms in the outbox: its delay, and the time in which it has to start, began there."""
+    """The job after this many ms in the outbox, where its delay and its expiry began to count."""
     if age <= 0 or not (job.delay or job.expires is not None):
         return job
     expires = None if job.expires is None else max(1, job.expires - age)

@@ -84,7 +84,7 @@ class Payload(Protocol):
 
 
 def payload_for(annotation: object, *, what: str = "data", serializer: Serializer | None = None) -> Payload:
-    """How to encode values of this type. Without an annotation, or with `Any`: whatever JSON can represent."""
+    """How to encode values of this type. Without an annotation, or with `Any`: anything that JSON can represent."""
     if serializer is not None:
         return _Serialized(serializer, what)
     if annotation is Any or annotation is object:
@@ -93,7 +93,7 @@ def payload_for(annotation: object, *, what: str = "data", serializer: Serialize
 
 
 def result_for(annotation: object, *, serializer: Serializer | None = None) -> Payload:
-    """How to encode what a handler returns: the same, and a `Result` whatever the annotation says."""
+    """How to encode what a handler returns: the same, and a `Result` whatever the annotation is."""
     return _Returned(payload_for(annotation, what="the result", serializer=serializer), serializer)
 
 
@@ -114,7 +114,7 @@ class _Plain:
 
 
 class _Serialized:
-    """Whatever the queue's own serializer makes of it."""
+    """Values that the queue's own serializer encodes."""
 
     def __init__(self, serializer: Serializer, what: str) -> None:
         self._serializer = serializer
@@ -156,18 +156,19 @@ class _Returned:
 
     def decode(self, text: str) -> Any:
         if text == "null":
-            return None  # nothing was returned, or what was returned could not be kept, whatever the type says
+            return None  # the handler returned nothing, or its result could not be kept
         try:
             return self._declared.decode(text)
         except InvalidPayload:
             found = decode(text, what="the result")
             if isinstance(found, dict) and found.keys() == {"skipped", "reason"}:
-                return found  # `only_if` kept the handler from running: there is nothing of its own type
+                return found  # `only_if` skipped the handler, so there is no value of its type
             raise
 
 
 class _Typed:
-    """Values of a declared type: pydantic models, dataclasses, typed dicts, and whatever else pydantic knows."""
+    """Values of a declared type: pydantic models, dataclasses, typed dicts, and everything else that pydantic
+    supports."""
 
     def __init__(self, annotation: object, what: str) -> None:
         self._annotation = annotation
@@ -189,7 +190,7 @@ class _Typed:
     def decode(self, text: str) -> Any:
         adapter = self._adapter or self._make()
         if len(text) > MAX_PAYLOAD:
-            decode(text, what=self._what)  # refuses it, with the sizes
+            decode(text, what=self._what)  # raises, with the sizes
         try:
             return adapter.validate_json(text)
         except Exception as error:
@@ -197,18 +198,18 @@ class _Typed:
                 raise error from None
 
     def prepare(self) -> None:
-        with contextlib.suppress(Exception):  # a type that cannot be checked fails its jobs, which say so
+        with contextlib.suppress(Exception):  # jobs of a type that cannot be checked fail with that error
             self._adapter = self._adapter or self._make()
 
     def _dumped(self, adapter: Any, known: Any) -> Any:
         try:
             return adapter.dump_python(known, mode="json", by_alias=True, warnings=False)
-        except Exception as error:  # pydantic's, or that of a serializer which the type brings along
+        except Exception as error:  # from pydantic, or from a serializer of the type itself
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise NotSerializable(f"{self._what} cannot be serialized to JSON: {reason}") from error
 
     def _make(self) -> Any:
-        # pydantic takes a while to import, and a queue of plain JSON does without it.
+        # pydantic takes a while to import, and a queue of plain JSON does not need it.
         from pydantic import TypeAdapter  # noqa: PLC0415
         from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError  # noqa: PLC0415
 

@@ -14,7 +14,7 @@ def connect(
     durability: str | None = None,
     dead_letter_queue: str | None = None,
 ) -> RedisEngine:
-    """The engine for a URL of Redis, not yet opened."""
+    """The engine for a Redis URL, not yet opened."""
     return RedisEngine.from_url(
         url, clock=clock, prefix=prefix, durability=durability, dead_letter_queue=dead_letter_queue
     )

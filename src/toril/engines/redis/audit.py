@@ -26,7 +26,7 @@ class RedisAudit:
         self._runner.check_open()
         time = self._runner.time_for(now)
         text = dump(entry if time == "" else replace(entry, at=int(time)))
-        # Sent again after a lost answer it stands there twice, which does less harm than not at all.
+        # If it is sent again after a lost answer, it is stored twice, which does less harm than not at all.
         await self._runner.client.ask("XADD", self._audit, "MAXLEN", "~", AUDIT_LENGTH, "*", _ENTRY, text)
 
     async def page(self, *, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:

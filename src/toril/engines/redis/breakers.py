@@ -20,7 +20,7 @@ from toril.store.checked import implements
 __all__ = ["RedisCircuits"]
 
 T = TypeVar("T")
-_TRIES: Final = 100  # each that fails is one that another has won
+_TRIES: Final = 100  # each failed try means that another process succeeded
 
 
 @implements(CircuitStore)
@@ -60,7 +60,7 @@ class RedisCircuits:
         return sorted((breaker.load(*each) for each in zip(row[::2], row[1::2], strict=True)), key=lambda one: one.key)
 
     async def prune(self, now: int | None) -> int:
-        """Forget those of which there is nothing left to know."""
+        """Delete circuits that no longer matter."""
         _, time, _ = await self._circuit("-", now)
         over = [circuit.key for circuit in await self.list() if breaker.is_forgettable(circuit, time)]
         for key in over:

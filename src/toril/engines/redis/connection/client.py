@@ -14,11 +14,11 @@ from toril.runtime.clock import SYSTEM
 
 __all__ = ["RedisClient", "Replicas", "ScriptRefusal", "Unconfirmed", "check_server", "keeps_well", "uncertain"]
 
-_KEPT: Final = 60_000  # ms for which the key stays whose writing is waited for
+_KEPT: Final = 60_000  # ms that the key written before a wait for replicas stays
 
 
 class Unconfirmed(EngineUnavailable):
-    """It was done, and `answer` is what was said to it, but too few replicas have it so far."""
+    """The command took effect with this `answer`, but too few replicas have confirmed it so far."""
 
     def __init__(self, message: str, answer: Any) -> None:
         super().__init__(message)
@@ -26,14 +26,14 @@ class Unconfirmed(EngineUnavailable):
 
 
 class _Confirmations:
-    """To know of all that was written on one connection so far. Those that come while one is answered are answered
-    together."""
+    """Confirms everything that was written on one connection so far. Requests that come while one is being answered
+    share the next answer."""
 
     def __init__(self, line: Connection) -> None:
         self.line = line
         self._asking = asyncio.Lock()
         self._made = 0
-        self._last = (0, 0)  # up to which number the last answer is, and the answer
+        self._last = (0, 0)  # the number that the last answer covers, and the answer
 
     async def answered(self, count: Callable[[Connection], Awaitable[int]]) -> int:
         self._made += 1
@@ -45,8 +45,8 @@ class _Confirmations:
 
 
 class Replicas:
-    """The replicas of the server at the other end of a link. The link is for this alone: while the server waits for its
-    replicas it does nothing else for who asked."""
+    """The replicas of the connected server. The connection is used for nothing else: while the server waits for its
+    replicas, it answers nothing else on it."""
 
     def __init__(self, link: Pipeline, key: str, least: int, timeout: float) -> None:
         self._link = link
@@ -56,7 +56,7 @@ class Replicas:
         self._confirmations: _Confirmations | None = None
 
     async def confirm(self, line: Connection, answer: Any) -> None:
-        """Return once enough replicas have all that was written on this connection up to now."""
+        """Return once enough replicas have everything that was written so far."""
         confirmations = self._confirmations
         if confirmations is None or confirmations.line is not line:
             confirmations = self._confirmations = _Confirmations(line)
@@ -72,7 +72,7 @@ class Replicas:
 
 
 def uncertain(server: str, error: Unconfirmed, ids: Sequence[str]) -> AddUncertain:
-    """What a producer is told of jobs that too few replicas have."""
+    """The error for jobs that too few replicas have confirmed."""
     what = f"job {ids[0]!r} is" if len(ids) == 1 else f"jobs {ids[0]!r} to {ids[-1]!r} are"
     return AddUncertain(
         f"{what} stored in {server}, but {error}, so a failover may lose it; it is safe to add it again with the same "
@@ -87,7 +87,7 @@ _LEFT: Final = "the connection was closed"
 
 
 class ScriptRefusal(Exception):
-    """What one of our own scripts refuses; its first word says why."""
+    """A refusal by one of our own scripts; its first word says why."""
 
     @property
     def words(self) -> list[str]:
@@ -95,10 +95,9 @@ class ScriptRefusal(Exception):
 
 
 class RedisClient:
-    """One server, asked over one connection. What certainly did not happen is tried again until the deadline.
-
-    Its deadlines are of this process and run on the system's clock, whatever clock the store's times come from.
-    """
+    """Sends commands to one server over one connection. A command that certainly had no effect is sent again until the
+    deadline. Deadlines are this process's own and use the system's clock, whatever clock the store's times come
+    from."""
 
     def __init__(self, address: RedisAddress, way: Connector) -> None:
         self._address = address
@@ -112,13 +111,13 @@ class RedisClient:
         await self._sure.close()
 
     async def ask(self, *command: Any) -> Any:
-        """A command's answer; only for commands that may be sent twice."""
+        """The answer to a command. Only for commands that may be sent twice."""
         return await self.run(command, again=True)
 
     async def run(self, command: tuple[Any, ...], *, again: bool, source: str | None = None, sure: bool = False) -> Any:
-        """A command's answer. `again` says that it may be sent twice: it reads, or knows its calls. `source` is the
-        script that it calls by its hash, for a server that does not know it. `sure`: replicas must have it, if the
-        address asks for that; `Unconfirmed` says that too few have."""
+        """The answer to a command. `again`: it may be sent twice, because it only reads or recognizes repeated calls.
+        `source` is the script that it calls by its hash, in case the server does not know it. `sure`: wait for
+        replicas, if the address asks for that; raises `Unconfirmed` if too few confirm."""
         until, rest = SYSTEM.monotonic() + self._address.timeout, _FIRST_REST
         reason: Exception | None = None
         while True:
@@ -136,14 +135,14 @@ class RedisClient:
                 reason = reason if reason is not None and isinstance(error, TimeoutError) else error
                 if not _may_pass(error, again=again) or SYSTEM.monotonic() + rest > until:
                     raise self._translated(reason) from None
-                if passes(error):  # of this request alone: what else is on its way there may have been done
+                if passes(error):  # this request only: others that are in flight may have taken effect
                     self._link.drop(_LEFT)
                     self._sure.drop(_LEFT)
             await SYSTEM.sleep(rest * (0.5 + SYSTEM.random() / 2))
             rest = min(rest * 2, _LONGEST_REST)
 
     async def _run_confirmed(self, until: float, command: tuple[Any, ...]) -> Any:
-        """Both steps on one connection: another may lead to a server that has not heard of the first."""
+        """Take both steps on one connection: another one may lead to a server that does not know of the first step."""
         try:
             async with asyncio.timeout(max(0.001, until - SYSTEM.monotonic())):
                 line = await self._sure.line()
@@ -166,7 +165,7 @@ class RedisClient:
 
 
 def _may_pass(error: Exception, *, again: bool) -> bool:
-    """Whether to ask once more: nothing has happened, or it may happen twice; and the next answer may be another."""
+    """Whether to send it again: it had no effect, or may happen twice, and the next answer may differ."""
     cause = error.__cause__ if isinstance(error, NotSent) and error.__cause__ is not None else error
     if isinstance(cause, Exception) and is_refusal(cause):
         return False
@@ -179,11 +178,11 @@ _OLDEST: Final = (6, 2)
 
 
 async def check_server(server: RedisClient, address: RedisAddress) -> RedisAddress:
-    """`EngineUnusable` names what is wrong, and what to do. Gives the address as it has turned out to be: that of one
-    server may be a node of a cluster."""
+    """Check the server. `EngineUnusable` names what is wrong and what to do. Returns the address as it turned out to
+    be: a single server may be a node of a cluster."""
     if address.kind == "cluster":
         _check_tag(address)
-    await server.ask("PING")  # unlike the next question, this is not answered while the server still loads its data
+    await server.ask("PING")  # unlike INFO, this is refused while the server loads its data
     facts = await _facts(server, "server", "memory", "cluster")
     version = tuple(int(part) for part in facts.get("redis_version", "0.0").split(".")[:2] if part.isdecimal())
     if version < _OLDEST:
@@ -211,10 +210,10 @@ def _check_tag(address: RedisAddress) -> None:
 
 
 async def keeps_well(server: RedisClient) -> bool:
-    """Whether the server's last snapshot and its log could be written, as far as it tells."""
+    """Whether the last snapshot and the last write to the append-only file succeeded, as far as the server tells."""
     try:
         facts = await _facts(server, "persistence")
-    except EngineRefused:  # a user who may not ask
+    except EngineRefused:  # this user has no permission
         return True
     return "err" not in (facts.get("rdb_last_bgsave_status"), facts.get("aof_last_write_status"))
 
