@@ -108,7 +108,7 @@ def unwrap(text: str | bytes, *, what: str = "data", limit: int = MAX_PAYLOAD) -
 
 
 def _room_left(value: Any, room: int, depth: int) -> int:
-    """How much of `room` bytes is left, at least, after this container is encoded. Negative: look closer. Every payload
+    """How much of `room` bytes is left, at most, after this container is encoded. Negative: look closer. Every payload
     passes through here, so it only finds out whether something is wrong, not what."""
     if depth > MAX_DEPTH:
         return -1

@@ -49,7 +49,7 @@ class RedisDeadLetters:
         time, last = place_of(order, cursor)
         rows: list[Any] = []
         room = NUMBERS["page"]
-        while True:  # in steps, each of which keeps the server but shortly
+        while True:  # in steps that block the server only briefly
             size = min(limit + 1 - len(rows), NUMBERS["looks"])
             found, taken = await self._runner.read(
                 "dead_letters", self._runner.dead_letter_queue, [order, size, time, last]
@@ -81,7 +81,7 @@ class RedisDeadLetters:
         return _changed(await self._runner.write("replay", queue, arguments, call, now))
 
     async def _new_options(self, replays: Sequence[Replay]) -> list[str]:
-        """The text of each job's options where some of it is to be another; empty where it stays."""
+        """The new text of each job's options; empty for those that do not change."""
         changed = [each for each in replays if each.attempts is not None or each.backoff is not None]
         base = self._runner.base(self._runner.dead_letter_queue)
         texts = {each.id: await self._runner.client.ask("HGET", base + each.id, FIELDS["opts"]) for each in changed}

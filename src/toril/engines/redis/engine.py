@@ -79,7 +79,7 @@ from toril.store.engine import Engine
 
 __all__ = ["RedisEngine"]
 
-_LOOK: Final = 1.0  # seconds after which a result is looked for without news: other libraries' workers do not tell
+_LOOK: Final = 1.0  # seconds between two checks for a result: other libraries' workers do not publish theirs
 _OUTCOMES: Final = (AddOutcome.ADDED, AddOutcome.DUPLICATE, AddOutcome.DEDUPLICATED, AddOutcome.REPLACED)
 
 
@@ -188,7 +188,7 @@ class RedisEngine(RedisInspector):
             return _added(await self._runner.write("add", queue, arguments, call, now), len(jobs))
         except Unconfirmed as error:
             ids = [each.id for each in _added(error.answer, len(jobs))]
-            if not ids:  # it only used up a number
+            if not ids:  # it only advanced the number
                 raise
             raise uncertain(self._runner.address.shown, error, ids) from None
 
@@ -221,13 +221,13 @@ class RedisEngine(RedisInspector):
         return {names[key] for key in rung or ()}
 
     async def _ready(self, markers: list[str]) -> list[str]:
-        """The markers of queues that have something to claim, whether or not anybody was told."""
+        """The markers of queues that have something to claim, whether or not anybody was notified."""
         ending = KEYS["marker"]
         bases = [marker.removesuffix(ending) for marker in markers if marker.endswith(f":{ending}")]
         return [base + ending for base in (await self._runner.read("ready", "", bases) if bases else ())]
 
     def _marker(self, name: str) -> str:
-        """The key on which to block: a queue's marker, or what a worker is called by, as no queue can be."""
+        """The key to block on: a queue's marker, or a worker's own key, which no queue's name can equal."""
         if name.startswith(":"):
             return f"{self._runner.fleet}{FLEET['poke']}{name[1:]}:poke"
         return self._runner.base(name) + KEYS["marker"]
@@ -248,7 +248,7 @@ class RedisEngine(RedisInspector):
                 while _pending(found) and self._runner.is_open and (left := until - SYSTEM.monotonic()) > 0:
                     await _set_before(news, min(left, _LOOK))
                     news.clear()
-                    found |= await self._ended(queue, _pending(found))  # what was heard once stays heard
+                    found |= await self._ended(queue, _pending(found))  # what was received once is kept
             self._runner.check_open()
         return [Finished(identity, found[identity]) for identity in ids]
 
@@ -387,7 +387,7 @@ class RedisEngine(RedisInspector):
 
 
 def _added(answer: Any, count: int) -> list[Added]:
-    """What `add.lua` answers: for plain jobs their first number."""
+    """Parse the answer of `add.lua`: for plain jobs, the first of their numbers."""
     if isinstance(answer, int):
         outcome, state = AddOutcome.ADDED, State.WAITING
         return [Added(str(number), outcome, state) for number in range(answer, answer + count)]
@@ -395,7 +395,7 @@ def _added(answer: Any, count: int) -> list[Added]:
 
 
 def _gathered(runs: Sequence[AlikeJobs], arguments: list[Any]) -> None:
-    """Plain jobs as `add.lua` takes them: those of one name and one set of options behind one another share these."""
+    """Plain jobs as arguments of `add.lua`: consecutive jobs with the same name and options share these."""
     before: tuple[str, str] | None = None
     place = 0
     for job, texts in runs:
@@ -408,7 +408,7 @@ def _gathered(runs: Sequence[AlikeJobs], arguments: list[Any]) -> None:
 
 
 def _spelled_out(job: NewJob, data: str) -> tuple[Any, ...]:
-    """A job of any kind, as `add.lua` takes it."""
+    """A job of any kind, as arguments of `add.lua`."""
     dedup = ("", "", "") if job.dedup is None else (job.dedup.key, job.dedup.mode, ttl_ms(job.dedup) or "")
     return (
         job.id or "", job.name, data, dump_options(job), job.delay, "" if job.due is None else job.due,
@@ -485,7 +485,7 @@ def _named(setting: Setting) -> list[Any]:  # noqa: PLR0911 - an arm a setting
 
 
 def _changed(ids: Sequence[str], answer: Sequence[Any]) -> ControlResult:
-    """In the order of the ids; those that can be no job's were not asked about."""
+    """Outcomes in the order of the ids; ids that no job can have were not sent."""
     done, asked, words = answer
     left, refused = deque(words), []
     for identity in ids:

@@ -30,12 +30,12 @@ from toril.policy.retention import RUN_TEXT_BYTES, shortened
 __all__ = ["VERDICTS", "arguments_of", "exchange_of"]
 
 VERDICTS: Final = (Verdict.OK, Verdict.LOST, Verdict.MISSING)
-_WHOLE: Final = "="  # run records show the text itself
-_OTHER: Final = "~"  # they show what follows
+_WHOLE: Final = "="  # run records show this text
+_OTHER: Final = "~"  # run records show the text that follows
 
 
 def arguments_of(batch: Sequence[Settlement], claim: Claim) -> list[Any]:
-    """What `exchange.lua` is told."""
+    """The arguments of `exchange.lua`."""
     rate = claim.limits.rate
     arguments: list[Any] = [
         claim.want, claim.token, claim.lease, claim.worker, _alone(claim), claim.max_stalls,
@@ -59,7 +59,7 @@ def _alone(claim: Claim) -> str:
 
 
 def _settled(settlement: Settlement) -> tuple[str, str, str, Any, str]:
-    """Kind, text, what run records show, something extra, the stack trace; of a retry also its error in short."""
+    """Kind, text, text of the run record, something extra, the stack trace; for a retry also its error in short."""
     match settlement.outcome:
         case Failed(failure):
             return "f", failure.reason, _shown(failure.reason), failure.kind, dump_trace(failure)
@@ -88,7 +88,7 @@ def _shown(text: str, summary: str | None = None) -> str:
 
 
 def exchange_of(queue: str, token: str, answer: Sequence[Any]) -> Exchange:
-    """What `exchange.lua` answers."""
+    """Parse the answer of `exchange.lua`."""
     verdicts, jobs, now, wake_at, gate, suspects, unstarted = answer
     return Exchange(
         tuple([VERDICTS[verdict] for verdict in verdicts]),

@@ -25,7 +25,7 @@ _COMPILES: Final = "local made, reason = loadstring(ARGV[1]) return made and '' 
 
 
 async def server_facts(server: RedisClient, place: str) -> ServerFacts:
-    """All that is needed to say whether jobs can be trusted to this server."""
+    """Everything needed to judge whether this server is safe for jobs."""
     info = await _info(server)
     pings, skew = await _timed(server)
     return ServerFacts(
@@ -53,7 +53,7 @@ async def server_facts(server: RedisClient, place: str) -> ServerFacts:
 
 
 async def _info(server: RedisClient) -> dict[str, str]:
-    """What INFO says; nothing where it may not be asked."""
+    """The answer to INFO; empty if it is not permitted."""
     try:
         lines = str(await server.ask("INFO")).splitlines()
     except TorilError:
@@ -64,7 +64,7 @@ async def _info(server: RedisClient) -> dict[str, str]:
 async def _snapshots(server: RedisClient) -> bool | None:
     try:
         found = await server.ask("CONFIG", "GET", "save")
-    except TorilError:  # rented servers do not show their configuration
+    except TorilError:  # hosted servers do not show their configuration
         return None
     return bool(found and found[1])
 
@@ -85,7 +85,7 @@ async def _timed(server: RedisClient) -> tuple[tuple[float, ...], float]:
 
 
 async def _refused(server: RedisClient) -> tuple[str, ...]:
-    """Scripts of ours that the server cannot run, and why. None of them is run, or put into its cache."""
+    """Scripts of ours that the server cannot run, and why. They are neither run nor loaded."""
     refused = []
     for name in scripts():
         try:
@@ -108,23 +108,23 @@ def _number(info: dict[str, str], name: str) -> int:
 
 _LISTS: Final = ("active", "wait", "paused")
 _SETS: Final = ("prioritized", "delayed", "waiting_children", "completed", "failed")
-_STEPS: Final = ("lists", *_LISTS, *_SETS, "line")  # of a queue; one with the name of a place goes along that
+_STEPS: Final = ("lists", *_LISTS, *_SETS, "line")  # of a queue; a step with the name of a place scans that place
 _LAST: Final = ("keys", "fleet")
-_PAGE: Final = 100  # ids a look
-_LISTED: Final = 1000  # ids of a list that are only read
-_KEYS: Final = 100  # keys a step of the scan, and with so many to ask for a look has enough
-_SCANS: Final = 5  # steps a look, if there is little to ask for
+_PAGE: Final = 100  # ids per look
+_LISTED: Final = 1000  # ids of a list, which are only read
+_KEYS: Final = 100  # keys per step of the scan; a look ends once it has this many to check
+_SCANS: Final = 5  # steps per look, if there is little to check
 _WORKERS: Final = 500
-_LONGEST: Final = 2**53  # of a list: up to here scripts count exactly
+_LONGEST: Final = 2**53  # of a list: the largest number that scripts count exactly
 _SCANNED: Final = 2**64
-_DIGITS: Final = 20  # of that
+_DIGITS: Final = 20  # digits of that number
 
 Looked = list[Fault]
 Checked = Callable[[Sequence[Fault]], Awaitable[list[Fault]]]
 
 
 class Walk:
-    """One walk. `ask` sends a command, `run` a script for a queue, `there` keeps the faults that are there."""
+    """One scan. `ask` sends a command, `run` runs a script for a queue, `there` keeps the faults that still exist."""
 
     def __init__(
         self,
@@ -140,12 +140,12 @@ class Walk:
         self._ask = ask
         self._run = run
         self._there = there
-        # For each queue that this walk went through the ids in its lists, so that they need not be asked for by name;
+        # For each queue scanned so far, the ids in its lists, so that they need not be looked up one by one;
         # None: too many.
         self._listed: dict[str, set[str] | None] = {}
 
     async def faults(self, queues: Sequence[str], cursor: str | None) -> AsyncGenerator[Page[Fault], None]:
-        """What each look finds."""
+        """The faults that each look finds."""
         course = ScanOrder(queues, _STEPS, _LAST)
         spot: ScanPosition | None = course.first(cursor)
         while spot is not None:
@@ -156,7 +156,7 @@ class Walk:
             yield Page(tuple(found), cursor_of(spot))
 
     async def _look(self, spot: ScanPosition, queues: frozenset[str]) -> tuple[Looked, str | None]:
-        """What is found at a spot, and where its step goes on."""
+        """What is found at a position, and where the scan continues."""
         if spot.step == "keys":
             return await self._keys(queues, spot.at or "0")
         if spot.step == "fleet":
@@ -167,7 +167,7 @@ class Walk:
             if spot.step == "line":
                 return await self._of_the_line(spot.queue), None
             return await self._along(spot.queue, spot.step, spot.at or "0")
-        except EngineUnusable as error:  # the other places can still be looked at
+        except EngineUnusable as error:  # the other places can still be scanned
             return [self._foreign(spot.queue, error)], None
 
     async def _along(self, queue: str, place: str, at: str) -> tuple[Looked, str | None]:
@@ -182,7 +182,7 @@ class Walk:
         return found, None if following == "0" else following
 
     async def _twice(self, queue: str) -> Looked:
-        """Who stands in the lists more than once."""
+        """Ids that are in the lists more than once."""
         self._listed[queue] = None
         length = sum([int(await self._ask("LLEN", self._key(queue, each))) for each in _LISTS])
         if length > NUMBERS["walked"]:
@@ -211,8 +211,8 @@ class Walk:
         )
 
     async def _dead_letters(self) -> Looked:
-        """Whether their queue is another program's: those number the jobs that they add, and write down their version
-        when they open one."""
+        """Whether another program uses the queue of the dead letters: such programs number the jobs that they add, and
+        store their version when they open a queue."""
         letters = self._letters
         number, meta = self._key(letters, "id"), self._key(letters, "meta")
         if await self._ask("EXISTS", number):
@@ -225,14 +225,15 @@ class Walk:
         return [_of_key(FaultKind.FOREIGN, "", said, place)]
 
     async def _is_anothers(self, letters: str) -> bool:
-        """Whether someone has opened the queue before us, and nobody has said that it is for dead letters."""
+        """Whether another program opened the queue before Toril, and the user has not said that it is for dead
+        letters."""
         if self._named:
             return False
         ours = await self._ask("HEXISTS", self._key(letters, "toril"), FIELDS["for_letters"])
         return not ours and bool(await self._ask("EXISTS", self._key(letters, "meta")))
 
     async def _of_the_line(self, queue: str) -> Looked:
-        """What sleepers are told of, and who is said to wait alone."""
+        """Faults of the marker, and of the list of suspects."""
         suspects = await self._ask("ZRANGE", self._key(queue, "suspects"), 0, _PAGE)
         faults = [self._fault(FaultKind.SUSPECT, queue, each, "suspects") for each in suspects]
         first = await self._ask("LINDEX", self._key(queue, "wait"), -1)
@@ -241,7 +242,7 @@ class Walk:
         return await self._there(faults)
 
     async def _keys(self, queues: frozenset[str], cursor: str) -> tuple[Looked, str | None]:
-        """Jobs, locks and deduplication keys, which are found by their names alone. Other keys are left alone."""
+        """Jobs, locks and deduplication keys, which can only be found by their names. Other keys are left alone."""
         pattern = re.sub(r"([*?\[\]\\])", r"\\\1", self._prefix) + ":*"
         jobs: dict[str, list[str]] = {}
         faults: list[Fault] = []
@@ -258,7 +259,7 @@ class Walk:
     def _sort(
         self, keys: Sequence[str], queues: frozenset[str], jobs: dict[str, list[str]], faults: list[Fault]
     ) -> None:
-        """Put those that have to be asked for with the jobs of their queue, or with what may be a fault."""
+        """Sort keys into ids to look up in their queue, and possible faults."""
         for key in keys:
             queue, _, rest = key[len(self._prefix) + 1 :].partition(":")
             if queue not in queues:
@@ -275,7 +276,7 @@ class Walk:
         return listed is not None and identity not in listed
 
     async def _orphans(self, queue: str, ids: Sequence[str]) -> list[Fault]:
-        """Which of these are jobs that stand nowhere."""
+        """Which of these jobs are in no list."""
         lost: list[Fault] = []
         for start in range(0, len(ids), _PAGE):
             try:
@@ -303,7 +304,7 @@ def _is_number(at: object, end: int) -> bool:
     return isinstance(at, str) and len(at) <= _DIGITS and at.isascii() and at.isdigit() and int(at) < end
 
 
-_AT_ONCE: Final = 50  # faults a step
+_AT_ONCE: Final = 50  # faults per step
 _LATER: Final = -1
 
 
@@ -343,7 +344,7 @@ class RedisRepairs:
         return [answers[fault] for fault in faults]
 
     async def _repair(self, queue: str, faults: Sequence[Fault], mode: str, now: int | None) -> dict[Fault, bool]:
-        """Those of one queue. What would take too long in one step is asked for in the next."""
+        """Repair the faults of one queue. What would take too long in one step is left to the next."""
         answers: dict[Fault, bool] = {}
         left, at_once = list(faults), _AT_ONCE
         while left:
@@ -351,7 +352,7 @@ class RedisRepairs:
             words = [word for fault in batch for word in self._words(fault)]
             try:
                 found = await self._runner.read("repair", queue, [mode, *words], now)
-            except EngineUnusable:  # a key of another program's: of whom it belongs to nothing can be told
+            except EngineUnusable:  # the key belongs to another program, so its owner cannot be read
                 if len(batch) == 1:
                     answers[left.pop(0)] = False
                 at_once = 1

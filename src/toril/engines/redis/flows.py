@@ -30,7 +30,7 @@ from toril.store.checked import implements
 
 __all__ = ["RedisFlows", "family_of"]
 
-_MOST: Final = 1_000  # in one page, or thereabouts
+_MOST: Final = 1_000  # in one page, approximately
 _FEW: Final = 10  # open children that are named
 _STATES: Final = (ChildState.OPEN, ChildState.COMPLETED, ChildState.IGNORED, ChildState.FAILED)
 
@@ -58,7 +58,7 @@ class RedisFlows:
             answer = _accepted(await self._runner.write("add_flow", queue, arguments, call, now))
         except Unconfirmed as error:
             ids = [identity for identity, *_ in _accepted(error.answer)]
-            if not ids:  # it was only closed
+            if not ids:  # the flow was only closed
                 raise
             raise uncertain(self._runner.address.shown, error, ids) from None
         return [
@@ -115,7 +115,7 @@ def _place(cursor: str | None) -> tuple[int, str]:
 
 
 def _accepted(answer: Any) -> Any:
-    """What a script answers, unless it refuses."""
+    """The answer of a script, unless it refuses."""
     match answer:
         case ["refused", [*words]]:
             raise _refusal(words)

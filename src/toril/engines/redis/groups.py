@@ -49,7 +49,7 @@ def _view(row: Sequence[Any]) -> GroupRow:
 
 
 def group_standing(row: Sequence[Any] | None) -> GroupBlockers | None:
-    """What `explain.lua` says of a job's group; None where it has none."""
+    """What `explain.lua` returns about a job's group; None if it has none."""
     if row is None:
         return None
     group, let_in, ahead, holders = row

@@ -50,26 +50,26 @@ __all__ = ["RedisInspector"]
 
 _END: Final = 2**63 - 1
 _NUMBER: Final = re.compile(r"[0-9]{1,19}\Z")
-_ID: Final = NUMBERS["record"]  # where the id stands in a row, after the fields
-_ANCHORS: Final = 3  # jobs by which a walk over a list finds its place again
-_A_GLANCE: Final = 0.05  # seconds that one call spends on looking for them
-_LOOK_AROUND: Final = 60.0  # seconds between two looks for queues that others have made
+_ID: Final = NUMBERS["record"]  # the index of the id in a row, after the fields
+_ANCHORS: Final = 3  # ids with which a page of a list finds its position again
+_A_GLANCE: Final = 0.05  # seconds that one call spends looking for them
+_LOOK_AROUND: Final = 60.0  # seconds between two searches for queues that other programs created
 
 
 @implements(Inspector)
 class RedisInspector:
-    """Reads that see one moment of a queue each."""
+    """Reads that each see a queue at one moment."""
 
     def __init__(self, runner: ScriptRunner) -> None:
         self._runner = runner
         self._others: frozenset[str] = frozenset()
         self._seen_so_far: frozenset[str] = frozenset()
-        self._scan = "0"  # where the look goes on; a look that is not over has another place
+        self._scan = "0"  # the cursor of the search; "0" when it is complete
         self._looked_at: float | None = None
         self._looking = False
 
     async def queues(self) -> list[str]:
-        """Toril's own from a list; those that only BullMQ has made are looked for now and then."""
+        """Toril's own queues from a set; those that only BullMQ created are searched for now and then."""
         self._runner.check_open()
         due = self._looked_at is None or SYSTEM.monotonic() - self._looked_at > _LOOK_AROUND
         if due and not self._looking:
@@ -86,7 +86,7 @@ class RedisInspector:
         return [name for name, found in zip(names, there, strict=True) if found]
 
     async def _look_around(self) -> None:
-        """Go on through the keys for a short while: where there are millions, several calls share one look."""
+        """Continue the scan of the keys for a short while: if there are millions, several calls share one scan."""
         until = SYSTEM.monotonic() + _A_GLANCE
         prefix, suffix = f"{self._runner.address.prefix}:", ":" + KEYS["meta"]
         pattern = re.sub(r"([*?\[\]\\])", r"\\\1", prefix) + "*" + suffix
@@ -130,7 +130,7 @@ class RedisInspector:
         place = _place(state, cursor)
         rows: list[Any] = []
         room = NUMBERS["page"]
-        while True:  # in steps, each of which keeps the server but shortly
+        while True:  # in steps that block the server only briefly
             most = min(limit + 1 - len(rows), NUMBERS["looks"])
             ceiling, found, size = await self._runner.read("page", queue, [state.value, most, *place])
             rows, room = rows + found, room - size
@@ -212,7 +212,7 @@ class RedisInspector:
 
 
 def _number(cursor: object, default: int) -> int:
-    """A cursor that is one number."""
+    """A cursor that is a number."""
     if cursor is None:
         return default
     if isinstance(cursor, str) and _NUMBER.match(cursor) and cursor.isascii() and int(cursor) <= _END:
@@ -221,7 +221,7 @@ def _number(cursor: object, default: int) -> int:
 
 
 def _after(rows: Sequence[Any]) -> list[Any]:
-    """Where rows end: at a score and id, or in a list after some ids."""
+    """The cursor after these rows: a score and an id, or ids in a list."""
     phase, score, record = rows[-1]
     if phase == "l":
         return [phase, score, *(row[_ID] for each, _, row in reversed(rows[-_ANCHORS:]) if each == "l")]
@@ -234,7 +234,7 @@ def _cursor(place: list[Any]) -> str:
 
 
 def _place(state: State, cursor: object) -> list[Any]:
-    """A cursor as a script's arguments."""
+    """A cursor as arguments of a script."""
     if cursor is None:
         return ["", "", "", ""]
     try:

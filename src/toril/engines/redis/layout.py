@@ -284,22 +284,22 @@ _SEQUENCE_BITS: Final = 20  # events of one millisecond in the number that stand
 
 
 def queue_base(prefix: str, queue: str) -> str:
-    """What all keys of a queue begin with."""
+    """The beginning of all keys of a queue."""
     return f"{prefix}:{queue}:"
 
 
 def fleet_base(prefix: str) -> str:
-    """What the keys of the whole prefix begin with: beside those of the queues, whose names are not empty."""
+    """The beginning of the keys of the whole prefix; they stand beside the queues, whose names are not empty."""
     return f"{prefix}::toril:"
 
 
 def client_name(prefix: str, queue: str, worker: str) -> str:
-    """The connection name by which BullMQ counts a queue's workers."""
+    """The connection name by which BullMQ recognizes a queue's workers."""
     return f"{prefix}:{base64.b64encode(queue.encode()).decode()}:w:{worker}"
 
 
 def may_be_id(job_id: str) -> bool:
-    """Whether a key made of this id can be a job's. Others are those of the layout."""
+    """Whether this id gives the key of a job, and not one of the layout."""
     if ":" not in job_id:
         return job_id != "" and job_id not in RESERVED_IDS
     first, *rest = job_id.split(":")
@@ -309,16 +309,16 @@ def may_be_id(job_id: str) -> bool:
 
 
 def due_of(score: str) -> int:
-    """The due time that a delayed job's score begins with."""
+    """The due time in a delayed job's score."""
     return int(min(max(float(score), 0), LAST_MOMENT * NUMBERS["ties"])) // NUMBERS["ties"]
 
 
 def event_place(entry: str) -> int:
-    """The number that stands for an entry of the stream: its time, then its order within the millisecond."""
+    """The number of an entry of the stream: its time, then its order within the millisecond."""
     time, _, order = entry.partition("-")
     return (int(time) << _SEQUENCE_BITS) + int(order)
 
 
 def stream_id(place: int) -> str:
-    """The entry for which `event_place` stands."""
+    """The entry with this number."""
     return f"{place >> _SEQUENCE_BITS}-{place & ((1 << _SEQUENCE_BITS) - 1)}"

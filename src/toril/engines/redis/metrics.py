@@ -21,7 +21,7 @@ _NAMES: Final = FIELDS["names"]
 
 @implements(MetricsStore)
 class RedisMetrics:
-    """A part of the engine."""
+    """Metrics of the seam."""
 
     def __init__(self, runner: ScriptRunner) -> None:
         self._runner = runner
@@ -61,17 +61,17 @@ def _figures_of(name: str, row: Sequence[Any], now: int, window: MetricsWindow) 
 
 
 def _counted(flat: Sequence[str]) -> tuple[int | None, Counted]:
-    """Which minute, and what was counted."""
+    """The minute, and what was counted in it."""
     pairs = iter(flat)
     found: Counted = {}
-    for field, value in zip(pairs, pairs, strict=True):  # one that comes twice is counted twice
+    for field, value in zip(pairs, pairs, strict=True):  # a field that occurs twice is counted twice
         found[field] = found.get(field, 0) + number(value)
     found.pop(_NAMES, None)
     return found.pop(_MINUTE, None), found
 
 
 def _slices(past: Sequence[str | None], last: int, count: int) -> Iterator[tuple[int, Counted]]:
-    """The slices that are not from a time before; the newest comes first."""
+    """The slices of this period, the newest first; older ones in the same places are left out."""
     for back, text in enumerate(past):
         counted: Counted = {} if text is None else json.loads(text)
         counted.pop(_NAMES, None)

@@ -53,12 +53,12 @@ _TO_DEAD_LETTERS = -1  # as `removeOnFail`: BullMQ keeps such a job in `failed`;
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisOptions:
-    """What the options of a stored job say, whoever wrote them."""
+    """The options of a stored job, whoever wrote them."""
 
     options: JobOptions = JobOptions(keep_completed=KEEP_ALL, keep_failed=KEEP_ALL)
     attempts: int = 1
     trace: str | None = None
-    unreadable: str | None = None  # why nothing is known of them: the job then fails instead of running
+    unreadable: str | None = None  # why they cannot be read: the job then fails instead of running
 
 
 def is_plain(job: NewJob) -> bool:
@@ -75,7 +75,7 @@ def is_plain(job: NewJob) -> bool:
 
 
 def dump_options(job: NewJob) -> str:
-    """The text for a job's options."""
+    """A job's options as text."""
     shared = _dump(job.attempts, job.options)
     if job.id is None and job.dedup is None and job.trace is None and not (job.delay or job.priority or job.lifo):
         return shared
@@ -96,7 +96,7 @@ def dump_options(job: NewJob) -> str:
 
 
 def dump_transfer_job(job: TransferJob, prefix: str) -> str:
-    """The text for the options of a job from another store."""
+    """The options of a job from another store, as text."""
     own: dict[str, Any] = {} if job.id.isdecimal() else {"jobId": job.id}
     if job.priority:
         own["priority"] = job.priority
@@ -113,7 +113,7 @@ def dump_transfer_job(job: TransferJob, prefix: str) -> str:
 
 
 def dump_letter(letter: DeadLetterRow) -> str:
-    """The text for the options of a job that failed for good in another store."""
+    """The options of a dead letter from another store, as text."""
     return _dump(letter.max_attempts, letter.options)
 
 
@@ -134,7 +134,7 @@ def _dump(attempts: int, options: JobOptions) -> str:
 
 
 def _dump_dedup(dedup: Dedup) -> dict[str, Any]:
-    """The mode in BullMQ's words, which a worker of its own goes by when the job ends."""
+    """The mode in BullMQ's words, which its own workers follow when the job ends."""
     given: dict[str, Any] = {"id": dedup.key}
     if dedup.ttl is not None and dedup.mode != "keep_last":
         given["ttl"] = ttl_ms(dedup)
@@ -144,7 +144,7 @@ def _dump_dedup(dedup: Dedup) -> dict[str, Any]:
 
 
 def load_dedup(text: str | None) -> Dedup | None:
-    """The deduplication that options ask for; None where they ask for none, or for what Toril does not know."""
+    """The deduplication in these options; None if there is none, or none that Toril knows."""
     try:
         given = parsed(text, {}).get("de")
         ttl = given.get("ttl")
@@ -180,7 +180,7 @@ def _dump_keep(keep: Keep) -> Any:
 
 @lru_cache(maxsize=1024)
 def load_options(text: str | None) -> RedisOptions:
-    """What the text says; what it says badly counts as not said. It never raises."""
+    """Read the text; parts that are invalid count as absent. It never raises."""
     given = {} if text is None else parsed(text, None)
     if not isinstance(given, dict):
         return RedisOptions(
@@ -200,13 +200,14 @@ def load_options(text: str | None) -> RedisOptions:
 
 
 def _trace(given: dict[str, Any]) -> str | None:
-    """What a producer sent for tracing, unless it says that its worker should not go on with it."""
+    """The producer's trace context, unless it says that the worker should not continue it."""
     text = given.get("tm")
     return text if isinstance(text, str) and len(text) <= MAX_TRACE and given.get("omc") is not True else None
 
 
 def _load_backoff(given: Any) -> Backoff | None:
-    """BullMQ's, a plain number of ms among it; of strategies that Node's users have made only the delay is known."""
+    """A backoff as BullMQ writes it, which may be a plain number of ms; of custom strategies in Node, only the delay is
+    known."""
     if isinstance(given, int | float) and not isinstance(given, bool):
         given = {"type": "fixed", "delay": given}
     if not isinstance(given, dict):
@@ -249,13 +250,13 @@ def _load_keep(given: Any) -> Keep:
 
 
 def _within(value: Any, low: int, high: int, default: int | None = None) -> int | None:
-    """A number of the wire as a whole one in range."""
+    """A number from the wire as a whole number in this range."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 - NaN
         return default
     return int(min(max(value, low), high))
 
 
-# What BullMQ has no word for stands in an object of our own: an option's word there, and what reads it.
+# Options that BullMQ does not have are in an object of our own: each option's name there, and its reader.
 _OWN: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "timeout": ("timeout", partial(_within, low=1, high=MAX_TIMEOUT)),
     "result_ttl": ("resultTtl", partial(_within, low=1, high=MAX_DELAY)),
@@ -265,7 +266,7 @@ _OWN: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
 
 
 def parsed(text: str | None, default: Any) -> Any:
-    """What JSON text of the hash says; the default where it is missing, is no JSON, or is nested too deeply. A lone
+    """The value of JSON text in the hash; the default if it is missing, not JSON, or nested too deeply. A lone
     surrogate, which could not be sent back as a name or an id, becomes a question mark."""
     try:
         found = default if text is None else json.loads(text)
@@ -277,7 +278,7 @@ def parsed(text: str | None, default: Any) -> Any:
 
 
 def number(text: Any, most: int = NUMBERS["largest"]) -> int:
-    """A number of the hash, from 0 to `most`. Other libraries may write it as a fraction, or write anything else."""
+    """A number in the hash, from 0 to `most`. Other libraries may write it as a fraction, or write anything else."""
     try:
         value = int(text or 0)
     except (ValueError, TypeError, OverflowError):
@@ -289,12 +290,12 @@ def number(text: Any, most: int = NUMBERS["largest"]) -> int:
 
 
 def moment(text: Any) -> int:
-    """A time of the hash, in ms, that can be shown as a date."""
+    """A time in the hash, in ms, that can be shown as a date."""
     return number(text, LAST_MOMENT)
 
 
 def dump_trace(failure: Failure) -> str:
-    """One element for the list of stack traces; nothing where there is none."""
+    """One element for the list of stack traces; empty if there is none."""
     return json.dumps(failure.traceback, ensure_ascii=False) if failure.traceback else ""
 
 

@@ -57,7 +57,7 @@ __all__ = [
     "worker_of",
 ]
 
-# BullMQ's words. They count where they stand in the child's `parent`; in its options they are shown.
+# BullMQ's flags. They take effect in the child's `parent`; in its options they are only shown.
 FLAGS: Final = {
     OnFailure.FAIL: "fpof", OnFailure.CONTINUE: "cpof", OnFailure.IGNORE: "idof", OnFailure.REMOVE: "rdof",
     OnFailure.WAIT: "",
@@ -73,13 +73,13 @@ def dump_refs(refs: Sequence[JobRef]) -> str:
 
 
 def dump_names(children: Sequence[Child]) -> str | None:
-    """The names of children in the order of adding, as a parent's field has them; None if none is known."""
+    """The names of children in the order of adding, as a field of their parent; None if none is known."""
     named = sorted((child for child in children if child.name is not None), key=lambda child: child.number or 0)
     return ",".join(json.dumps([str(child.ref), child.name], separators=(",", ":")) for child in named) or None
 
 
 def load_names(text: str | None) -> list[tuple[JobRef, str]]:
-    """The same, as readers want it; what is not of this form is left out."""
+    """The same, parsed; entries of another form are left out."""
     found = parsed(f"[{text}]", None) if text else None
     return [(JobRef(*each[0].split(":", 1)), each[1]) for each in found or () if _is_named(each)]
 
@@ -100,7 +100,7 @@ def _spelled_out(node: FlowNode) -> list[Any]:
 
 
 def ref_of(prefix: str, key: str) -> JobRef:
-    """The job of a key; one of another prefix keeps it as part of its queue."""
+    """The job of a key. If it has another prefix, that is kept as a part of the queue's name."""
     own = f"{prefix}:"
     if key.startswith(own):
         queue, _, identity = key[len(own) :].partition(":")
@@ -110,7 +110,7 @@ def ref_of(prefix: str, key: str) -> JobRef:
 
 
 def link_of(text: str | None) -> tuple[JobRef | None, OnFailure]:
-    """Whose child a job is, from its field, and what its failure does there."""
+    """A job's parent, from its field, and what its failure does there."""
     link = parsed(text, None)
     try:
         parent = JobRef(str(link["queueKey"]).rpartition(":")[2], str(link["id"]))
@@ -139,12 +139,12 @@ _NAME, _DATA, _OPTS, _ADDED, _DELAY, _PRIORITY, _STARTS, _MADE, _STALLS, _WAITED
 )
 _PARKED: Final = FIELDS["parked"]
 _KINDS: Final = {kind.value: kind for kind in EventKind}
-# Where BullMQ always writes the same word for where the job came from.
+# Events for which BullMQ always writes the same previous state.
 _ALWAYS: Final = {EventKind.ACTIVE, EventKind.COMPLETED, EventKind.FAILED}
 
 
 def claimed_of(queue: str, token: str, row: Sequence[Any]) -> Claimed:
-    """A job handed out: id, fence, whether it is a suspect, and the hash as it was before."""
+    """A claimed job: id, fence, whether it is a suspect, and the hash as it was before."""
     job_id, fence, suspect, flat = row
     pairs = iter(flat)
     found: dict[str, str] = dict(zip(pairs, pairs, strict=True))
@@ -174,7 +174,7 @@ def claimed_of(queue: str, token: str, row: Sequence[Any]) -> Claimed:
 
 
 def record_of(queue: str, row: Sequence[Any]) -> JobRow:
-    """A job, whole: its fields, then id, state, score and deadline."""
+    """A complete job: its fields, then id, state, score and deadline."""
     (
         name,
         data,
@@ -266,7 +266,7 @@ def run_of(ending: RunStatus, row: Sequence[Any]) -> RunRow:
 
 
 def event_of(entry: Sequence[Any]) -> EventRow | None:
-    """An entry of the stream; None for what is not of the kinds that Toril knows."""
+    """An entry of the stream; None if Toril does not know its kind."""
     place, flat = entry
     detail = dict(zip(flat[::2], flat[1::2], strict=True))
     kind = _KINDS.get(detail.pop("event", ""))
@@ -281,7 +281,8 @@ def event_of(entry: Sequence[Any]) -> EventRow | None:
 
 
 def ended_of(found: Sequence[Any] | None) -> Ended:
-    """How a job ended: from the cause, the text, whether it is whole; of a kept job also its kind and traces."""
+    """How a job ended: from the cause, the text, and whether it is complete; for a job that is kept also kind and
+    traces."""
     match found:
         case ["pending", *_]:
             return Pending()
@@ -303,8 +304,8 @@ def worker_of(row: Sequence[str]) -> WorkerRow:
 
 
 def settings_of(row: Sequence[Any]) -> Settings:
-    """From paused, concurrency, the rate's max, ms and window, how many may wait, until when nothing starts, and the
-    limits of groups."""
+    """Settings from paused, concurrency, the rate's max, ms and window, max_waiting, held_until, and the limits of
+    groups."""
     paused, concurrency, most, ms, window, max_waiting, held_till, groups = row
     rate = None
     if most is not None and number(most) > 0:
@@ -335,7 +336,8 @@ def counts_of(row: Sequence[Any]) -> Counts:
 
 
 def minutes_of(row: Sequence[Any], this: int, minutes: int) -> tuple[int, ...]:
-    """Figures up to the minute `this`. The count since `prevTS` belongs to its minute, the list to those before."""
+    """Counts per minute up to the minute `this`. The count since `prevTS` belongs to its minute, the list to those
+    before."""
     count, last, before, data = row
     found = [0] * minutes
     if last is None:

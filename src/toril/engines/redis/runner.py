@@ -22,12 +22,12 @@ from toril.runtime.clock import SYSTEM, Clock
 __all__ = ["ScriptRunner"]
 
 _NO_CALL: Final = ("", "")
-# What workers hand in is not waited for on replicas: if it is lost, the job runs again, as it may anyway.
+# Settlements do not wait for replicas: if one is lost, the job runs again, as it may anyway.
 _OF_WORKERS: Final = frozenset({"exchange", "report"})
 
 
 class ScriptRunner:
-    """A server, and how it is spoken to. Times are the server's, unless the clock is another than the system's."""
+    """Runs scripts on a server. Times are the server's, unless the clock is not the system's."""
 
     def __init__(self, address: RedisAddress, *, clock: Clock = SYSTEM) -> None:
         self.clock = clock
@@ -36,7 +36,7 @@ class ScriptRunner:
         self.connect_to(address)
 
     def connect_to(self, address: RedisAddress) -> None:
-        """Speak to this server from now on; what was used before is for the caller to close."""
+        """Use this server from now on; the caller closes the previous one."""
         self.address = address
         self.topology = Topology(address)
         self.client = RedisClient(address, self.topology)
@@ -46,7 +46,7 @@ class ScriptRunner:
 
     @property
     def dead_letter_queue(self) -> str:
-        """The queue that they are in, in which nobody else may have jobs."""
+        """The queue of the dead letters, in which nobody else may have jobs."""
         return self.address.dead_letters
 
     def script(self, name: str) -> Script:
@@ -56,7 +56,7 @@ class ScriptRunner:
         return queue_base(self.address.prefix, queue)
 
     def job_key(self, queue: str, job_id: str, where: Kept) -> str | None:
-        """The key of a job, or of its dead letter; None where an id is none."""
+        """The key of a job, or of its dead letter; None if no job can have this id."""
         if where == "dead_letters":
             return self.base(self.dead_letter_queue) + letter_id(queue, job_id)
         return self.base(queue) + job_id if may_be_id(job_id) else None
@@ -71,13 +71,13 @@ class ScriptRunner:
             raise Closed(f"{self!r} is not open; open it with `async with app:`")
 
     async def write(self, name: str, queue: str, arguments: Sequence[Any], call: Call | None, now: int | None) -> Any:
-        """A script that changes a queue, and knows its calls."""
+        """Run a script that changes a queue and recognizes repeated calls."""
         sender = _NO_CALL if call is None else (call.sender, call.seq)
         sure = call is not None and name not in _OF_WORKERS
         return await self.run(name, queue, (self.time_for(now), *sender, *arguments), again=call is not None, sure=sure)
 
     async def read(self, name: str, queue: str, arguments: Sequence[Any] = (), now: int | None = None) -> Any:
-        """A script that may run twice."""
+        """Run a script that may run twice."""
         return await self.run(name, queue, (self.time_for(now), *arguments), again=True)
 
     async def run(self, name: str, queue: str, arguments: Sequence[Any], *, again: bool, sure: bool = False) -> Any:
@@ -90,7 +90,7 @@ class ScriptRunner:
             raise _understood(complaint, queue, self.dead_letter_queue) from None
 
     async def run_on(self, key: str, name: str, arguments: Sequence[Any], *, again: bool) -> Any:
-        """A script about this key, which is of no queue."""
+        """Run a script on this key, which belongs to no queue."""
         self.check_open()
         script = self.script(name)
         command = ("EVALSHA", script.sha, 2, key, self.fleet, *arguments)
@@ -98,7 +98,7 @@ class ScriptRunner:
 
 
 def _understood(complaint: ScriptRefusal, queue: str, letters: str) -> TorilError:  # noqa: PLR0911 - an arm a refusal
-    """What our own scripts refuse."""
+    """The error for a refusal by one of our own scripts."""
     match complaint.words:
         case ["TORILFULL", most, held, refused]:
             return full(queue, most=int(most), held=int(held), refused=int(refused))

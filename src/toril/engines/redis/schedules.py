@@ -107,15 +107,14 @@ def fields_of(schedule: Schedule, slot: int) -> list[Any]:
 
 
 def own_of(schedule: Schedule) -> dict[str, Any]:
-    """What BullMQ's hash has no place for, or where another writer may change it."""
+    """What BullMQ's hash has no field for, or where another program may change it."""
     own = {name: getattr(schedule, name) for name in _OWN}
     own |= {"expires": schedule.job.expires, "metadata": schedule.job.metadata, "group": schedule.job.group}
-    return {name: value for name, value in own.items() if value is not None}  # a script takes null for something
+    return {name: value for name, value in own.items() if value is not None}  # in a script, null would count as a value
 
 
 def _readable(queue: str, rows: Sequence[Sequence[Any]]) -> list[View]:
-    """Those that make sense: one that another program has written badly must not keep the others from running, and from
-    being shown."""
+    """The valid ones: one that another program wrote badly must not keep the others from running or being shown."""
     found = list[View]()
     for row in rows:
         with suppress(TorilError, ValueError):

@@ -50,7 +50,7 @@ class BadScript(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What to run, and the hash under which the server may know it."""
+    """A script's text, and the hash under which the server may know it."""
 
     name: str
     source: str
@@ -59,7 +59,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """A file of `lua/lib/`: its state, what that has fields for, and its functions by their names."""
+    """A file of `lua/lib/`: its state, the fields of that, and its functions by name."""
 
     name: str
     needs: tuple[str, ...]
@@ -69,7 +69,7 @@ class _Subject:
 
 
 class _Part(NamedTuple):
-    """A function of a subject, or under the name "" its state."""
+    """A function of a subject or, under the name "", its state."""
 
     subject: str
     function: str
@@ -86,18 +86,18 @@ def script(name: str, dead_letters: str = DEAD_LETTERS, *, named: bool = False) 
 
 
 def scripts() -> list[str]:
-    """The names of all there are."""
+    """The names of all scripts."""
     return _names("lua")
 
 
 @cache
 def assembler() -> "Assembler":
-    """The one of the scripts that the package has."""
+    """The assembler of the package's own scripts."""
     return Assembler(_read, _names("lua/lib"))
 
 
 class Assembler:
-    """Puts scripts together from subjects; whatever does not fit is a `BadScript`."""
+    """Puts scripts together from subjects; raises `BadScript` for whatever does not fit."""
 
     def __init__(self, read: Callable[[str], str], subjects: Iterable[str]) -> None:
         self._read = read
@@ -139,7 +139,7 @@ class Assembler:
             yield stage, self._reached(found), list(ordered)
 
     def _reached(self, parts: Iterable[_Part]) -> set[_Part]:
-        """These parts, all that they reach, and what every script has."""
+        """These parts, everything that they reach, and what every script has."""
         reached, ahead = set[_Part](), [_Part(_EVERYWHERE, ""), *parts]
         while ahead:
             part = ahead.pop()
@@ -173,7 +173,7 @@ class Assembler:
             yield _Part(name, "")
 
     def _with_needs(self, name: str, path: tuple[str, ...]) -> tuple[str, ...]:
-        """A subject after all that it needs."""
+        """A subject, after everything that it needs."""
         if name in path:
             raise BadScript(f"{' needs '.join([*path, name])}: no subject can need itself")
         if name not in self._needs:
@@ -206,7 +206,7 @@ def _needs(words: str) -> tuple[str, ...]:
 
 
 def _check_needs(where: str, needs: tuple[str, ...], text: str, before: Collection[str] = ()) -> None:
-    """What a header names is used below it, and named once."""
+    """Check that the text below a header uses everything that the header names, and that nothing is named twice."""
     used = {name for name, _ in _NAME.findall(_IGNORED.sub("", text))}
     for name in needs:
         if name == _EVERYWHERE:
@@ -261,7 +261,7 @@ def _read(name: str) -> str:
 
 
 def _spelled(texts: Mapping[str, str], found: re.Match[str]) -> str:
-    """The layout's text for a name, as Lua writes it; an unknown name is a mistake in the script."""
+    """The layout's text for a name, as a Lua literal; an unknown name is a mistake in the script."""
     kind, name = found[1], found[2]
     match kind:
         case "K":

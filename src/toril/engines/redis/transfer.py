@@ -74,7 +74,7 @@ __all__ = [
 ]
 
 _ENDED: Final = {State.COMPLETED, State.FAILED}
-_SHOWN: Final = 1024  # characters of a reason in what dashboards show of a letter
+_SHOWN: Final = 1024  # characters of a reason that dashboards show of a dead letter
 
 
 def dump_job(item: TransferJob, prefix: str) -> str:
@@ -150,7 +150,7 @@ def _link(parent: JobRef | None, on_failure: OnFailure, prefix: str) -> list[str
 
 
 def _child_lists(children: Sequence[Child], prefix: str) -> list[list[str]] | None:
-    """Open, returned, failed and passed over, failed."""
+    """Open, returned, failed and ignored, failed."""
     if not children:
         return None
     lists: dict[ChildState, list[str]] = {state: [] for state in ChildState}
@@ -227,7 +227,7 @@ def dump_settings(item: TransferSettings) -> str:
 
 
 def _set(given: dict[str, Any]) -> list[str]:
-    """Fields and values; an empty one says that there is to be none."""
+    """Fields and values; an empty value removes the field."""
     return [part for name, value in given.items() for part in (FIELDS[name], "" if value is None else str(value))]
 
 
@@ -382,7 +382,7 @@ def _held(key: str, till: str | None, following: Sequence[str]) -> OwnedKey:
 
 
 def _kept(found: Mapping[str, str]) -> NewJob:
-    """The job that is made when the owner of its key ends. A number that it was to have, it gets anew."""
+    """The job that is created when the owner of its key ends. If it was to have a number, it gets a new one."""
     opts, expires, due = (found.get(FIELDS[name]) for name in ("opts", "expires", "ready"))
     stored, given = load_options(opts), parsed(opts, {})
     given = given if isinstance(given, dict) else {}
@@ -453,13 +453,13 @@ def _settings(
 
 
 def _starts(of_groups: Sequence[Any]) -> dict[str, tuple[tuple[int, int], ...]]:
-    """By group; times and counts by turns."""
+    """By group: times and counts, alternating."""
     names, flats = of_groups[::2], of_groups[1::2]
     return {name: tuple(zip(flat[::2], flat[1::2], strict=True)) for name, flat in zip(names, flats, strict=True)}
 
 
 def _start(member: str) -> tuple[int, int]:
-    """Of a sliding rate: time, a fence, how many."""
+    """A start within a sliding rate: time, fence, count."""
     time, _, rest = member.partition(":")
     return number(time), number(rest.rpartition(":")[2])
 
@@ -512,7 +512,7 @@ def _facts(kept: str | None, circuits: Sequence[str]) -> TransferStoreFacts:
     return TransferStoreFacts(keep, dict(_paired(circuits)))
 
 
-_STORE: Final = "store"  # in the hash of what moves: the name of this store
+_STORE: Final = "store"  # in the hash `moving`: the name of this store
 _EXPORTS: Final = {
     TransferPart.SETTINGS: "export_settings",
     TransferPart.SCHEDULES: "export_schedules",
@@ -526,7 +526,7 @@ _OF_THE_STORE: Final = {TransferPart.LETTERS, TransferPart.FACTS}
 
 @implements(TransferStore)
 class RedisTransfers:
-    """The moves of the seam. Each of its steps can be sent twice."""
+    """Transfers of the seam. Each step can be sent twice."""
 
     def __init__(self, runner: ScriptRunner) -> None:
         self._runner = runner
@@ -566,7 +566,8 @@ class RedisTransfers:
         )
 
     async def _confirmed(self, name: str, queue: str, arguments: Sequence[Any], now: int | None) -> Any:
-        """A step that may be sent again, and that replicas confirm where adds are: the other store acts upon it."""
+        """A step that may be sent again, and that replicas confirm as they confirm adds, because the other store acts
+        on it."""
         return await self._runner.run(name, queue, (self._runner.time_for(now), *arguments), again=True, sure=True)
 
     @property
@@ -574,7 +575,7 @@ class RedisTransfers:
         return self._runner.fleet + FLEET["moving"]
 
     async def _keys(self, queue: str) -> list[str]:
-        """The queue's deduplication keys, which stand in no list."""
+        """The queue's deduplication keys, which are in no list."""
         first = f"{self._runner.base(queue)}{KEYS['dedup']}"
         cursor, found = "0", []
         while True:
@@ -586,7 +587,7 @@ class RedisTransfers:
                 return found
 
     def _arguments(self, items: Sequence[TransferItem]) -> tuple[str, str, list[Any]]:
-        """The script that imports these, of which queue it speaks, and what it takes."""
+        """The script that imports these, the queue, and the arguments."""
         match items:
             case (TransferSettings() as settings,):
                 return "import_settings", settings.queue, [dump_settings(settings)]

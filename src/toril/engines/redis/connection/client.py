@@ -65,7 +65,7 @@ class Replicas:
             raise Unconfirmed(f"only {count} of {self._least} replicas confirmed it within {self._timeout:g} s", answer)
 
     async def _count(self, line: Connection) -> int:
-        # The server waits for what this connection has written. If the answer was a remembered one, that is nothing,
+        # WAIT covers what this connection has written. After a remembered answer that is nothing,
         # and it would say at once that all replicas have it: so something is written that comes after all before it.
         await self._link.ask("SET", self._key, "", "PX", _KEPT, on=line)
         return int(await self._link.ask("WAIT", self._least, round(self._timeout * 1000), on=line))

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Reply(asyncio.Future[T]):
-    """A future as asyncio has it: who waits for it goes on in the next turn of the event loop."""
+    """A future as in asyncio: its waiter continues in the next turn of the event loop."""
 
     __slots__ = ()
 
@@ -33,13 +33,13 @@ class Reply(asyncio.Future[T]):
 
 
 def answer_kind() -> type[Reply[Any]]:
-    """The kind of answers to wait for in this process."""
+    """The class of futures to wait for answers with in this process."""
     return Reply if plain_asyncio() else PromptReply
 
 
 class PromptReply(Reply[T]):
-    """A future whose `come` has who waits for it go on there and then. The usual one's waits for the next turn of the
-    event loop, which for a job by itself is a good part of what it costs. All other ends are as usual."""
+    """A future whose `come` resumes its waiter at once. An ordinary future's waiter continues in the next turn of the
+    event loop, which is a large part of what a job by itself costs. In every other respect it is an ordinary future."""
 
     __slots__ = ("_waits",)
 
@@ -80,7 +80,7 @@ class PromptReply(Reply[T]):
         return super().cancel(msg)
 
     def _go_on(self, callback: Callable[[Any], object], context: Context | None) -> None:
-        """As the event loop would call it: what it raises is no fault of whoever brought the answer."""
+        """Call a callback as the event loop would: whoever delivers the answer is not to blame for what it raises."""
         try:
             if context is None:
                 callback(self)
@@ -103,7 +103,8 @@ _MORE: Final = object()
 
 
 class Connection(asyncio.Protocol):
-    """One connection. Requests may overlap; answers come in their order, to who waits for them or to who listens."""
+    """One connection. Requests may overlap; answers arrive in the order of the requests, and go to their waiters or to
+    a listener."""
 
     def __init__(self) -> None:
         self._reader = hiredis.Reader(
@@ -117,12 +118,12 @@ class Connection(asyncio.Protocol):
         self._end: Callable[[Exception], None] = self._wake
 
     async def connect(self, arguments: Mapping[str, Any], name: str | None) -> None:
-        """Connect as the arguments say, be let in, take this name, and choose the database."""
+        """Connect with these arguments, authenticate, set this client name, and choose the database."""
         try:
             self._transport = await _reached(self, arguments)
         except OSError:
             raise
-        except Exception as error:  # a host's name that cannot be one
+        except Exception as error:  # an impossible host name
             raise ConnectionLost(str(error) or type(error).__name__) from error
         greetings = _greetings(arguments, name)
         for greeting in greetings:
@@ -135,13 +136,13 @@ class Connection(asyncio.Protocol):
             raise self._over
 
     def listen(self, hear: Hear, end: Callable[[Exception], None]) -> None:
-        """Have every answer handed to `hear` when it comes, and to `end` why there will be no more."""
+        """Pass every answer to `hear` as it arrives, and the reason why there will be no more to `end`."""
         self._hear, self._end = hear, end
         if self._over is not None:
             end(self._over)
 
     def heed(self, hear: Hear) -> None:
-        """Have every answer shown to `hear` when it comes, before whoever receives it gets it."""
+        """Show every answer to `hear` before its waiter gets it."""
 
         def heeded(answer: Any) -> None:
             hear(answer)
@@ -158,13 +159,13 @@ class Connection(asyncio.Protocol):
         return answer
 
     def send(self, *arguments: Any) -> None:
-        """Put a command on its way, after those before it."""
+        """Send a command, after those before it."""
         if self._over is not None or self._transport is None:
             raise ConnectionLost("not connected")
         self._transport.write(hiredis.pack_command(arguments))
 
     async def receive(self) -> Any:
-        """The next answer, the server's complaints among them; that the connection is gone is raised."""
+        """The next answer, which may be an error reply. Raises if the connection is gone."""
         while not self._came:
             if self._over is not None:
                 raise self._over
@@ -173,12 +174,12 @@ class Connection(asyncio.Protocol):
         return self._came.popleft()
 
     def cut(self) -> None:
-        """Have whoever reads from it find that it is broken."""
+        """Make readers find the connection broken."""
         if self._transport is not None:
             self._transport.abort()
 
     def drop(self) -> None:
-        """Give it up."""
+        """Close the connection."""
         self._over = self._over or ConnectionLost("closed")
         self.cut()
         self._transport = None
@@ -206,7 +207,7 @@ class Connection(asyncio.Protocol):
         self.cut()
 
     def _ended(self, error: Exception) -> None:
-        """Nothing more will come."""
+        """The connection has ended."""
         if self._over is None:
             self._over = error
             self._end(error)
@@ -221,7 +222,7 @@ class Connection(asyncio.Protocol):
 
 
 async def _reached(answers: asyncio.Protocol, arguments: Mapping[str, Any]) -> asyncio.Transport:
-    """The far end of a new connection. A peer that is gone without a word is noticed by the system's probes."""
+    """Configure a new connection, so that the system's probes notice a peer that vanished silently."""
     loop = asyncio.get_running_loop()
     if "path" in arguments:
         return (await loop.create_unix_connection(lambda: answers, arguments["path"]))[0]
@@ -237,7 +238,7 @@ async def _reached(answers: asyncio.Protocol, arguments: Mapping[str, Any]) -> a
 
 
 def _greetings(arguments: Mapping[str, Any], name: str | None) -> list[tuple[Any, ...]]:
-    """What is said first, without waiting for an answer in between."""
+    """The commands to send first, without waiting for an answer in between."""
     user, password, database = (arguments.get(key) for key in ("username", "password", "db"))
     greetings: list[tuple[Any, ...]] = []
     if user or password:
@@ -250,7 +251,7 @@ def _greetings(arguments: Mapping[str, Any], name: str | None) -> list[tuple[Any
 
 
 async def connected(arguments: Mapping[str, Any], name: str | None, limit: float) -> Connection:
-    """A new connection, which took no longer than `limit` seconds to make."""
+    """A new connection, made within `limit` seconds."""
     line = Connection()
     try:
         async with asyncio.timeout(limit):
@@ -264,17 +265,17 @@ async def connected(arguments: Mapping[str, Any], name: str | None, limit: float
 
 
 class Connector(Protocol):
-    """How to get a connection to the server, wherever it is."""
+    """Provides connections to the server, wherever it is."""
 
     async def line(self, name: str | None = None) -> Connection: ...
 
     async def rest(self, seconds: float) -> None:
-        """Between two tries; not to the end if somebody else gets through meanwhile."""
+        """Pause between two tries; end early if someone else gets through."""
 
 
 @asynccontextmanager
 async def lent(way: Connector, name: str | None = None) -> AsyncIterator[Connection]:
-    """A connection for as long as it is needed, or holds."""
+    """A connection for as long as the caller needs it, or until it breaks."""
     line = await way.line(name)
     try:
         yield line

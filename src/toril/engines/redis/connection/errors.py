@@ -1,4 +1,4 @@
-"""What goes wrong between us and the server, and what its complaints mean for the caller."""
+"""Errors on the way to the server, and what its error replies mean for the caller."""
 
 import re
 from typing import Final
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class RedisFault(Exception):
-    """There is no answer that could be used."""
+    """There is no usable answer."""
 
 
 class ConnectionLost(RedisFault):
@@ -29,28 +29,28 @@ class ConnectionLost(RedisFault):
 
 
 class ProtocolError(RedisFault):
-    """What came is not what a Redis server sends."""
+    """The peer does not speak the Redis protocol."""
 
 
 class WrongServer(RedisFault):
-    """There is something else than the URL says."""
+    """The server is not what the URL says."""
 
 
 class ErrorReply(RedisFault):
-    """The server's own complaint."""
+    """An error reply of the server."""
 
     @property
     def is_last(self) -> bool:
-        """Whether the connection is of no use after it."""
+        """Whether the connection is useless after it."""
         text = str(self)
         return text == _CROWDED or text.partition(" ")[0] in _LAST or text.startswith(_NO_PASSWORD)
 
 
 class NoScript(ErrorReply):
-    """It does not know the script by its hash."""
+    """The server does not know the script by its hash."""
 
 
-# Words with which a server that is not ready begins its answer; nothing has happened then.
+# First words of the error replies of a server that is not ready; the command had no effect.
 _LATER: Final = frozenset({
     "LOADING", "READONLY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "BUSY", "UNBLOCKED", "NOREPLICAS", "MOVED", "ASK",
 })  # fmt: skip
@@ -60,27 +60,27 @@ _NO_PASSWORD: Final = ("ERR AUTH <password> called without any password", "ERR C
 _FULL: Final = frozenset({"OOM", "MISCONF"})
 _UNTRUSTED: Final = "CERTIFICATE_VERIFY_FAILED"
 _NO: Final = frozenset({"NOAUTH", "WRONGPASS", "NOPERM"})
-# What a command in a script meets, as Redis 6 tells it.
+# The error of a command in a script, as Redis 6 words it.
 _IN_SCRIPT: Final = re.compile(r"ERR Error running script \(call to \w+\): (?:@user_script: ?\d+: )+-?([A-Z]+)\b")
 
 
 def said(text: str) -> ErrorReply:
-    """A complaint, from its text."""
+    """An error reply, from its text."""
     return NoScript(text) if text.startswith("NOSCRIPT ") else ErrorReply(text)
 
 
 def passes(error: Exception) -> bool:
-    """Whether the server will do it later, and has not done it now."""
+    """Whether the same command will work later, and had no effect now."""
     return _word(error) in _LATER or (is_answer(error) and str(error) == _CROWDED)
 
 
 def is_answer(error: Exception) -> bool:
-    """Whether the server has said it, and not the way to it."""
+    """Whether the server replied with this error, rather than the connection failing."""
     return isinstance(error, ErrorReply)
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether the server does not let us in, we do not trust it, or it is none: asking again will not help."""
+    """Whether the server refuses access, is not trusted, or is not a Redis server: trying again will not help."""
     if isinstance(error, ProtocolError | WrongServer) or _word(error) in _NO or _is_untrusted(error):
         return True
     return is_answer(error) and str(error).startswith(_NO_PASSWORD)
@@ -91,7 +91,7 @@ def _is_untrusted(error: Exception) -> bool:
 
 
 def _word(error: Exception) -> str:
-    """The word with which the server's complaint begins; names of queues are further on, and may be any word."""
+    """The first word of the error reply. Names of queues come later, and may be any word."""
     if not is_answer(error):
         return ""
     text = str(error)
@@ -100,7 +100,7 @@ def _word(error: Exception) -> str:
 
 
 def translated(error: Exception, server: str) -> TorilError:
-    """The error that callers are told of."""
+    """The error that callers get."""
     text = (str(error) or type(error).__name__)[:300]
     if is_refusal(error):
         return EngineRefused(_refused(error, server, text))

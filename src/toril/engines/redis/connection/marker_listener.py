@@ -1,4 +1,4 @@
-"""Waiting for news: one connection that blocks on the markers of all queues waited for."""
+"""Waits for jobs: one connection that blocks on the markers of all queues that someone waits for."""
 
 import asyncio
 import contextlib
@@ -13,22 +13,22 @@ from toril.runtime.clock import SYSTEM
 
 __all__ = ["LOOK", "MarkerListener"]
 
-LOOK: Final = 4.9  # seconds between two looks without news: a marker may go to a reader that is frozen or cut off
-_BLOCK: Final = 20  # seconds that one blocking read lasts at most
-_BEYOND: Final = 2.0  # seconds after which a blocking read that has not ended counts as lost
-_RETURN: Final = 0.002  # seconds in which who was woken usually waits again
+LOOK: Final = 4.9  # seconds between two checks without a marker: a frozen reader may have taken it
+_BLOCK: Final = 20  # seconds that a blocking read lasts at most
+_BEYOND: Final = 2.0  # seconds beyond that after which a blocking read counts as lost
+_RETURN: Final = 0.002  # seconds within which a waiter that was woken usually waits again
 _FIRST_REST: Final = 0.05
 _LONGEST_REST: Final = 2.0
-_LAST_READ: Final = 0.5  # seconds for the server to end the blocking read when nobody waits any more
+_LAST_READ: Final = 0.5  # seconds for the server to end the blocking read when nobody waits any longer
 _log: Final = logging.getLogger("toril")
 
 Waiter = Reply[set[str]]
 
 
 class MarkerListener:
-    """Wakes those who wait for a key. A marker is taken by who is woken by it; one that nobody waits for any more is
-    put back, so that another process hears it. What is lost on the way is found by `ready`, which says for which of
-    the keys there may be something, and is asked every `LOOK` seconds for as long as somebody waits."""
+    """Wakes those who wait for a key. Whoever is woken by a marker takes it; a marker that nobody waits for any longer
+    is put back, so that another process gets it. Lost markers are made up for by `ready`, which tells for which of the
+    keys there may be something; it is called every `LOOK` seconds while someone waits."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class MarkerListener:
         self._heard_by_server: frozenset[str] = frozenset()
         self._changed = asyncio.Event()
         self._has_rung = False
-        self._reading = False  # whether a blocking read is under way, or what it brought is not dealt with
-        self._returning: set[asyncio.Task[None]] = set()  # markers of those who do not want them any more
+        self._reading = False  # whether a blocking read is in progress, or its answer is not handled yet
+        self._returning: set[asyncio.Task[None]] = set()  # putting back markers of waiters that have gone
         self._closing = False
         self._rest = _FIRST_REST
-        self._failing = False  # whether it was said that waiting fails
+        self._failing = False  # whether the failure has been logged
 
     async def wait(self, keys: Iterable[str], timeout: float) -> set[str] | None:
-        """The keys that rang; None if the time was up."""
+        """The keys that were signalled; None if the time is up."""
         keys = list(keys)
         loop = asyncio.get_running_loop()
         self._start(loop)
@@ -72,7 +72,7 @@ class MarkerListener:
                 if self._heard_by_server and not self._heard_by_server.issuperset(keys):
                     await self._wake_server()
                 return await waiter
-        except TimeoutError:  # of both at once, the key counts: its marker has been taken
+        except TimeoutError:  # if both happen at once, the key counts: its marker has been taken
             return waiter.result() if waiter.done() and not waiter.cancelled() else None
         except asyncio.CancelledError:
             for key in waiter.result() if waiter.done() and not waiter.cancelled() else ():
@@ -84,7 +84,7 @@ class MarkerListener:
             self._forget(keys, waiter)
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
-        if loop is not self._loop:  # after a fork: what the parent uses is left to it
+        if loop is not self._loop:  # after a fork: leave the parent's connection alone
             self._loop, self._tasks = loop, []
             self._start_afresh()
         if not self._tasks:
@@ -101,7 +101,8 @@ class MarkerListener:
                 self._waiting.pop(key, None)
 
     async def _wake_server(self) -> None:
-        """End the blocking read, so that the next one knows of all keys. If that fails, it ends by itself in time."""
+        """End the blocking read, so that the next one includes all keys. If that fails, the read ends by itself in
+        time."""
         try:
             await self._ask("ZADD", self._own_key, 0, "0")
             await self._ask("PEXPIRE", self._own_key, 60_000)
@@ -118,8 +119,8 @@ class MarkerListener:
             self._ring_all()
 
     async def _end_read(self, tasks: "list[asyncio.Task[None]]") -> None:
-        """Have the server end the blocking read: a marker that it hands out while the connection closes would be lost,
-        and its job would wait until another process looks for it."""
+        """Make the server end the blocking read. A marker that it hands out while the connection closes would be lost,
+        and its job would wait until another process checks."""
         self._closing = True
         self._changed.set()
         with contextlib.suppress(TimeoutError):
@@ -131,14 +132,14 @@ class MarkerListener:
                 await asyncio.gather(*self._returning)
 
     def _ring_all(self) -> None:
-        """Something may have been missed: have all look for themselves."""
+        """A marker may have been missed: wake all waiters, so that they check for themselves."""
         for key in list(self._waiting):
             self._ring(key)
 
     def _ring(self, key: str) -> bool:
         waiting = [waiter for waiter in self._waiting.get(key, ()) if not waiter.done()]
         for waiter in waiting:
-            if not waiter.done():  # still: one who goes on may have ended the wait of another
+            if not waiter.done():  # a waiter that resumes may have ended the wait of another
                 waiter.come({key} if self._tasks else set())
         return bool(waiting)
 
@@ -152,7 +153,7 @@ class MarkerListener:
                 self._complain(error)
 
     async def _run(self) -> None:
-        """Whatever goes wrong, it is tried again: nobody else would hear the markers."""
+        """Keep reading, whatever goes wrong: nobody else receives the markers."""
         while True:
             try:
                 async with lent(self._way) as line:
@@ -169,7 +170,8 @@ class MarkerListener:
             self._ring_all()
 
     def _complain(self, error: Exception) -> None:
-        """Once, until it works again. That the server cannot be reached is said by whoever asks it for jobs."""
+        """Log the failure once, until it works again. Those who ask the server for jobs report that it cannot be
+        reached."""
         if not self._failing and not isinstance(error, ConnectionLost | OSError | TorilError):
             self._failing = True
             _log.warning("lost the connection that waits for jobs; jobs may start late until it is restored: %r", error)
@@ -183,7 +185,7 @@ class MarkerListener:
             if not keys:
                 await self._changed.wait()
                 continue
-            turn = (turn + 1) % len(keys)  # the server serves keys in order: each is first in its turn
+            turn = (turn + 1) % len(keys)  # the server serves keys in order, so rotate them
             self._heard_by_server, self._reading = frozenset(keys), True
             line.send("BZPOPMIN", self._own_key, *keys[turn:], *keys[:turn], _BLOCK)
             async with asyncio.timeout(_BLOCK + _BEYOND):
@@ -199,7 +201,7 @@ class MarkerListener:
             self._reading = False
 
     def _heard(self, answer: Any) -> None:
-        """Wake who waits in the very tick in which it comes: every other one is time that a job waits for."""
+        """Wake the waiter in the same turn of the loop: every other turn is time that a job waits."""
         self._has_rung = not self._closing and _is_marker(answer) and self._ring(answer[0])
 
     async def _rung(self, key: str, member: str, score: str) -> None:
@@ -211,7 +213,7 @@ class MarkerListener:
                 await self._changed.wait()
 
     async def _put_back(self, key: str, member: str, score: str) -> None:
-        """A marker that nobody here waits for any more."""
+        """Put back a marker that nobody here waits for any longer."""
         try:
             await self._ask("ZADD", key, "NX", score, member)
         except TorilError as error:

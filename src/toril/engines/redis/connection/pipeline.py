@@ -1,4 +1,4 @@
-"""The connection that carries the commands of all who call at once, in order."""
+"""The connection that carries all callers' commands, in order."""
 
 import asyncio
 from collections import deque
@@ -11,19 +11,19 @@ from toril.runtime.clock import SYSTEM, Timer
 
 __all__ = ["NotSent", "Pipeline"]
 
-_AGAIN: Final = 0.2  # seconds for which a refusal holds for all callers, however many ask: each try costs milliseconds
+_AGAIN: Final = 0.2  # seconds for which a refusal applies to all callers, because each try costs milliseconds
 _EVER: Final = float("inf")
 
-# Who waits for an answer, and until when.
+# Each waiter, with its deadline.
 _Waiting = deque[tuple[Reply[Any], float]]
 
 
 class NotSent(EngineUnavailable):
-    """There was no connection: nothing has happened."""
+    """There was no connection, so nothing was sent."""
 
 
 class Pipeline:
-    """A connection that many callers share. It is made when first needed, and made anew after it broke."""
+    """A connection that many callers share. It is made when first needed, and again after it breaks."""
 
     def __init__(self, way: Connector) -> None:
         self._way = way
@@ -39,14 +39,14 @@ class Pipeline:
         self._rings = _EVER
 
     async def line(self) -> Connection:
-        """The connection of the moment."""
+        """The current connection."""
         line, loop = self._line, asyncio.get_running_loop()
         return await self._connected(loop) if line is None or loop is not self._loop else line
 
     async def ask(self, *arguments: Any, on: Connection | None = None, until: float = _EVER) -> Any:
-        """The answer to one command. `NotSent`: it never left; any other lack of an answer: nobody knows. `on`: on this
-        connection, or not at all. `until`: a TimeoutError from then on, and the connection is given up, as an answer
-        that has not come in time may still come."""
+        """The answer to one command. `NotSent`: it was not sent; after any other failure, nobody knows. `on`: use this
+        connection or none. `until`: raise TimeoutError then, and close the connection, because the answer may still
+        come."""
         line, loop = self._line, asyncio.get_running_loop()
         if line is None or loop is not self._loop:
             async with asyncio.timeout(None if until == _EVER else until - SYSTEM.monotonic()):
@@ -89,7 +89,7 @@ class Pipeline:
             return line
 
     def _heard(self, answer: Any) -> None:
-        if not self._waiting:  # nobody has asked: what comes next would be taken for an answer to something else
+        if not self._waiting:  # nobody has asked, so the next answers could not be matched
             self.drop("an answer that nobody asked for")
             return
         future, _ = self._waiting.popleft()
@@ -101,7 +101,7 @@ class Pipeline:
             future.come(answer)
 
     def _ring_at(self, until: float) -> None:
-        """One timer for all: whoever is asked for in time never meets it."""
+        """One timer for all waiters; answers usually come first."""
         if self._timer is not None:
             self._timer.cancel()
         self._rings = until
@@ -129,12 +129,12 @@ class Pipeline:
             for future, _ in waiting:
                 if not future.done():
                     future.set_exception(reason)
-                if is_answer(reason):  # to the first request alone
+                if is_answer(reason):  # it belongs to the first request only
                     reason = ConnectionLost("the connection broke")
         line.drop()
 
     def drop(self, why: str) -> None:
-        """Give the connection up: an answer that has not come in time may still come, to whoever asks next."""
+        """Close the connection: a late answer would otherwise go to the next caller."""
         if self._line is not None:
             self._break(self._line, ConnectionLost(why))
 

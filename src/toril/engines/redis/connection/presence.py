@@ -1,4 +1,4 @@
-"""Idle connections that carry the name by which BullMQ and its dashboards count a queue's workers."""
+"""Idle connections whose names make workers visible to BullMQ and its dashboards."""
 
 import asyncio
 from typing import Final
@@ -24,7 +24,7 @@ class WorkerPresence:
         self._shown: dict[str, asyncio.Task[None]] = {}
 
     def show(self, worker: str, queues: list[str]) -> None:
-        """Be seen as a worker of these queues from now on."""
+        """Appear as a worker of these queues from now on."""
         if not self._address.node_visibility:
             return
         for queue in queues:
@@ -34,7 +34,7 @@ class WorkerPresence:
                 self._shown[name] = asyncio.create_task(self._keep(name), name="toril-redis-presence")
 
     def hide(self, worker: str, queues: list[str]) -> None:
-        """It has stopped, though others of this process may go on with the same connection to the store."""
+        """Disappear, while other workers of this process may continue with the same store."""
         for queue in queues:
             task = self._shown.pop(client_name(self._address.prefix, queue, worker), None)
             if task is not None and task.get_loop() is asyncio.get_running_loop():
@@ -46,7 +46,7 @@ class WorkerPresence:
             try:
                 async with lent(self._way, name) as line:
                     rest = _FIRST_REST
-                    await line.receive()  # nothing is asked, so this ends when the connection does
+                    await line.receive()  # nothing is asked, so this returns when the connection ends
             except (RedisFault, OSError):
                 pass
             await self._way.rest(rest * (0.5 + SYSTEM.random() / 2))
@@ -54,7 +54,7 @@ class WorkerPresence:
 
     async def close(self) -> None:
         here = asyncio.get_running_loop()
-        tasks = [task for task in self._shown.values() if task.get_loop() is here]  # others are the parent's of a fork
+        tasks = [task for task in self._shown.values() if task.get_loop() is here]  # others are the parent's, after a fork
         self._shown.clear()
         for task in tasks:
             task.cancel()

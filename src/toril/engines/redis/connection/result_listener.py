@@ -1,4 +1,4 @@
-"""Hearing which jobs have ended, for those who wait for results."""
+"""Receives the ids of ended jobs, for callers that wait for results."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ _log: Final = logging.getLogger("toril")
 
 
 class _Subscriber:
-    """One who waits for some ids."""
+    """A caller that waits for some ids."""
 
     def __init__(self, ids: frozenset[str]) -> None:
         self.ids = ids
@@ -27,8 +27,8 @@ class _Subscriber:
 
 
 class ResultListener:
-    """One connection, made when first needed, that is told the ids of ended jobs. It may miss some: who listens looks
-    from time to time."""
+    """One connection, made when first needed, that receives the ids of ended jobs. It may miss some, so callers also
+    check from time to time."""
 
     def __init__(self, way: Connector) -> None:
         self._way = way
@@ -39,17 +39,17 @@ class ResultListener:
         self._line: Connection | None = None
         self._task: asyncio.Task[None] | None = None
         self._subscribers: dict[str, set[_Subscriber]] = {}
-        self._asked: deque[str] = deque()  # channels that the server has not answered for yet, in their order
+        self._asked: deque[str] = deque()  # channels without an answer so far, in order
         self._known: set[str] = set()
-        self._refused: set[str] = set()  # channels of which it was said that the server refuses them
+        self._refused: set[str] = set()  # channels whose refusal has been logged
         self._rest = _FIRST_REST
-        self._failing = False  # whether it was said that listening fails
+        self._failing = False  # whether the failure has been logged
 
     @asynccontextmanager
     async def listening(self, channel: str, ids: frozenset[str]) -> AsyncIterator[asyncio.Event]:
         """An event that is set whenever one of these jobs may have ended."""
         loop = asyncio.get_running_loop()
-        if loop is not self._loop:  # after a fork: what the parent uses is left to it
+        if loop is not self._loop:  # after a fork: leave the parent's connection alone
             self._loop = loop
             self._start_afresh()
         subscriber, subscribers = _Subscriber(ids), self._subscribers.setdefault(channel, set())
@@ -76,7 +76,7 @@ class ResultListener:
                 subscriber.news.set()
 
     async def _run(self) -> None:
-        """Whatever goes wrong, it is tried again: nobody else would hear of results."""
+        """Keep listening, whatever goes wrong: nobody else receives results."""
         while True:
             try:
                 async with lent(self._way) as line:
@@ -89,17 +89,18 @@ class ResultListener:
             await self._way.rest(rest * SYSTEM.random())
 
     def _complain(self, error: Exception) -> None:
-        """Once, until it works again. That the server cannot be reached is said by whoever asks it for results."""
+        """Log the failure once, until it works again. Those who ask the server for results report that it cannot be
+        reached."""
         if not self._failing and not isinstance(error, ConnectionLost | OSError):
             self._failing = True
             _log.warning("lost the subscription to results; results may arrive late until it is restored: %r", error)
 
     def _subscribe(self, line: Connection, channel: str) -> None:
-        """One at a time: the server refuses all of a command if it refuses one of its channels."""
+        """Subscribe to one channel at a time: if the server refuses one of several, it refuses the whole command."""
         try:
             line.send("SUBSCRIBE", channel)
         except (ConnectionLost, OSError):
-            return  # the next connection asks for it
+            return  # the next connection subscribes to it
         self._asked.append(channel)
 
     async def _hear(self, line: Connection) -> None:
@@ -113,7 +114,7 @@ class ResultListener:
                     self._asked.remove(channel)
                     self._known.add(channel)
                     self._refused.discard(channel)
-                    self._tell(channel, None)  # from here on nothing is missed; what was before has to be looked for
+                    self._tell(channel, None)  # nothing is missed from now on; earlier results have to be looked up
                 case ["message", str(channel), str(payload)]:
                     self._tell(channel, frozenset(payload.split("\n")))
                 case ErrorReply() as refusal if self._asked:

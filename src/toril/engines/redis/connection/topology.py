@@ -16,21 +16,21 @@ from toril.runtime.clock import SYSTEM
 __all__ = ["LIMIT", "ClusterDiscovery", "Discovery", "SentinelDiscovery", "Topology", "guide_of"]
 
 _SLOTS: Final = 16384
-LIMIT: Final = 2.0  # seconds for a connection, where there may be another to try
+LIMIT: Final = 2.0  # seconds for a connection if there may be another to try
 
 
 class Discovery(Protocol):
-    """Knows whom to ask, and what to make of the answer."""
+    """Knows which hosts to ask for the primary, and how to read their answers."""
 
     def hosts(self) -> list[Place]:
-        """Whom to ask."""
+        """The hosts to ask."""
 
     async def ask(self, host: Place) -> Place:
-        """Where the server is, as this host says."""
+        """Where the primary is, according to this host."""
 
 
 def guide_of(address: RedisAddress) -> Discovery | None:
-    """Whom to ask; nobody, where the URL says where the server is."""
+    """The discovery for an address; None if the URL names the server itself."""
     match address.kind:
         case "one":
             return None
@@ -41,7 +41,7 @@ def guide_of(address: RedisAddress) -> Discovery | None:
 
 
 class SentinelDiscovery:
-    """Sentinels that watch over a service."""
+    """Sentinels that monitor a service."""
 
     def __init__(self, address: RedisAddress) -> None:
         self._address = address
@@ -63,7 +63,7 @@ class SentinelDiscovery:
 
 
 class ClusterDiscovery:
-    """Nodes of a cluster, one of which has the slot in which all keys of the prefix are."""
+    """Nodes of a cluster, one of which serves the slot of all keys with the prefix."""
 
     def __init__(self, address: RedisAddress) -> None:
         self._address = address
@@ -92,7 +92,7 @@ class ClusterDiscovery:
 
 
 def _slot(key: bytes) -> int:
-    """Where a cluster puts a key: by what stands in its first braces, if anything does."""
+    """The hash slot of a key: that of the text in its first braces, if any."""
     opened = key.find(b"{")
     closed = key.find(b"}", opened + 1)
     tagged = opened >= 0 and closed > opened + 1
@@ -100,7 +100,7 @@ def _slot(key: bytes) -> int:
 
 
 def _node(node: Any, asked: Place) -> Place:
-    """A node that does not know its own name is where we have found it."""
+    """A node that does not know its own name is at the address where we found it."""
     return (str(node[0]) if node[0] else asked[0]), int(node[1])
 
 
@@ -118,14 +118,14 @@ def _shown(host: Place) -> str:
     return f"{host[0]}:{host[1]}"
 
 
-CHECK: Final = 10.0  # seconds between two looks whether the server is still where it was
+CHECK: Final = 10.0  # seconds between two checks that the primary is still the same
 _CONNECT: Final = 5.0  # seconds
 _LEAST_REST: Final = 2.0  # seconds, however many others get through
 _log: Final = logging.getLogger("toril")
 
 
 class Topology:
-    """Connections to one server, wherever it is now."""
+    """Connections to one server, wherever it is at the moment."""
 
     def __init__(self, address: RedisAddress) -> None:
         self._address = address
@@ -138,7 +138,7 @@ class Topology:
         self._checking: asyncio.Task[None] | None = None
 
     async def line(self, name: str | None = None) -> Connection:
-        """A connection; where others have to tell where the server is, to one that says that it takes writes."""
+        """A connection. If other hosts tell where the server is, it is checked that it accepts writes."""
         if self._guide is None:
             line = await self._connected(self._address.arguments, name, _CONNECT)
         else:
@@ -148,11 +148,11 @@ class Topology:
         return line
 
     async def rest(self, seconds: float) -> None:
-        """Between two tries; not to the end if somebody else gets through meanwhile."""
+        """Pause between two tries; end early if someone else gets through."""
         await SYSTEM.sleep(min(seconds, _LEAST_REST))
         if seconds > _LEAST_REST:
             loop = asyncio.get_running_loop()
-            if loop is not self._loop:  # after a fork: nobody here waits for what the parent's connections do
+            if loop is not self._loop:  # after a fork: nobody here waits for the parent's connections
                 self._loop, self._through = loop, asyncio.Event()
             through = self._through
             try:
@@ -163,7 +163,7 @@ class Topology:
 
     async def close(self) -> None:
         task, self._checking = self._checking, None
-        if task is not None and task.get_loop() is asyncio.get_running_loop():  # else it is the parent's of a fork
+        if task is not None and task.get_loop() is asyncio.get_running_loop():  # else it is the parent's, after a fork
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
@@ -189,7 +189,7 @@ class Topology:
         )
 
     async def _places(self, guide: Discovery, trouble: list[Exception]) -> AsyncIterator[Place]:
-        """Where it may be, the likeliest first."""
+        """Where the server may be, the most likely place first."""
         if isinstance(guide, SentinelDiscovery):
             for place in await self._elected(guide, trouble):
                 yield place
@@ -205,9 +205,9 @@ class Topology:
                 yield place
 
     async def _elected(self, guide: Discovery, trouble: list[Exception]) -> list[Place]:
-        """The place that most Sentinels name, or those that as many name: one by itself may be behind, and the server
-        that it names may still take writes, which are lost when it learns that it was replaced. Who was silent the last
-        time is not waited for, once others have answered."""
+        """The place that most Sentinels name, or several if they draw. A single Sentinel may be outdated, and the
+        server that it names may still accept writes, which are lost once it learns that it was replaced. Sentinels that
+        were silent last time are not waited for if others have answered."""
         silent, votes = set(self._silent), Counter[Place]()
         asked = {asyncio.create_task(self._ask(guide, host)): host for host in guide.hosts()}
         under_way = set(asked)
@@ -221,7 +221,7 @@ class Topology:
                         trouble.append(error)
                 if votes and max(votes.values()) * 2 > len(asked):
                     break
-            self._silent -= {asked[task] for task in under_way} - silent  # nobody let them finish
+            self._silent -= {asked[task] for task in under_way} - silent  # they were not given time to finish
         finally:
             for task in under_way:
                 task.cancel()
@@ -232,7 +232,7 @@ class Topology:
         return _leading(votes)
 
     async def _ask(self, guide: Discovery, host: Place) -> Place:
-        """Where the server is; a host that does not answer is asked last the next time."""
+        """Where the server is. A host that does not answer is asked last next time."""
         self._silent.add(host)
         place = await guide.ask(host)
         self._silent.discard(host)
@@ -266,8 +266,8 @@ class Topology:
             self._checking = asyncio.create_task(self._keep_checking(self._guide), name="toril-redis-way")
 
     async def _keep_checking(self, guide: Discovery) -> None:
-        """A server that was replaced while it could not be reached does not know that, and would go on taking writes
-        that are lost later."""
+        """A server that was replaced while it was unreachable does not know that, and would accept writes that are lost
+        later."""
         while True:
             await SYSTEM.sleep(CHECK)
             asked = (self._ask(guide, host) for host in guide.hosts())
@@ -279,12 +279,12 @@ class Topology:
 
 
 def _leading(votes: Counter[Place]) -> list[Place]:
-    """What most have named; several places, where as many have named another."""
+    """The places named most often; several if they draw."""
     return [place for place, count in votes.items() if count == max(votes.values())]
 
 
 def _is_final(error: Exception) -> bool:
-    """Whether to ask another would not help either."""
+    """Whether asking another host would not help."""
     return is_refusal(error) and not isinstance(error, WrongServer)
 
 

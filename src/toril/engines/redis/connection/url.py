@@ -1,4 +1,4 @@
-"""What a URL may say; TLS."""
+"""Parses Redis URLs, including TLS settings."""
 
 import re
 import ssl
@@ -20,7 +20,7 @@ DEMANDS: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What a URL says about certificates."""
+    """The certificate settings of a URL."""
 
     cert_reqs: str = "required"
     check_hostname: bool = True
@@ -32,8 +32,8 @@ class Trust:
 
     @contextmanager
     def context(self) -> Iterator[ssl.SSLContext]:
-        """For one connection. To read certificates takes longer than to connect, so they are kept; not after a failure,
-        as there may be new ones by the next time."""
+        """The TLS context of a connection. Reading certificates takes longer than connecting, so contexts are kept, but
+        not after a failure, as there may be new certificates by then."""
         try:
             yield _kept.get(self) or _kept.setdefault(self, self._read())
         except BaseException:
@@ -81,11 +81,9 @@ _LOOKS_LIKE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RedisAddress:
-    """A server and how Toril is to use it. `timeout` is in seconds, for one call.
-
-    Behind Sentinels or in a cluster `hosts` are those who know where the server is. `replicas` must have what callers
-    are told is done, within `replicas_timeout` seconds; none must, where it is 0.
-    """
+    """A server and how Toril uses it. `timeout` is in seconds, for one call. With Sentinels or a cluster, `hosts` are
+    those that know where the server is. `replicas` must confirm what callers are told, within `replicas_timeout`
+    seconds; 0 for none."""
 
     shown: str
     arguments: dict[str, Any] = field(repr=False)
@@ -99,12 +97,12 @@ class RedisAddress:
     sentinel: dict[str, Any] = field(default_factory=dict, repr=False)
     replicas: int = 0
     replicas_timeout: float = 1.0
-    dead_letters: str = DEAD_LETTERS  # the queue that they are in
-    names_dead_letters: bool = False  # the user has said so, and means it even where others have opened that queue
+    dead_letters: str = DEAD_LETTERS  # the queue of the dead letters
+    names_dead_letters: bool = False  # the user named it, so it applies even if others have opened that queue
 
     @property
     def asking(self) -> dict[str, Any]:
-        """With what to connect to those who know where the server is."""
+        """How to connect to the hosts that know where the server is."""
         if self.kind == "cluster":
             return self.arguments
         plain = {name: value for name, value in self.arguments.items() if name not in {"username", "password", "db"}}
@@ -114,8 +112,8 @@ class RedisAddress:
 def parse(
     url: str, *, prefix: str = "bull", durability: str | None = None, dead_letter_queue: str | None = None
 ) -> RedisAddress:
-    """What a URL says; `InvalidOption` names what it should not. `durability` and `dead_letter_queue` are asked for
-    apart from the URL, and go before what it says."""
+    """Parse a URL; `InvalidOption` names what is wrong with it. `durability` and `dead_letter_queue` come from
+    elsewhere, and take precedence over the URL."""
     kind = _kind(url)
     try:
         said = _read(url, kind)
@@ -146,7 +144,7 @@ def parse(
 
 
 def reached(address: RedisAddress, place: Place) -> dict[str, Any]:
-    """With what to connect to the server when it is at this place."""
+    """How to connect to the server at this place."""
     return address.arguments | {"host": place[0], "port": place[1]}
 
 
@@ -160,7 +158,7 @@ def in_cluster(address: RedisAddress) -> RedisAddress:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """A URL, taken apart."""
+    """A URL in parts."""
 
     shown: str
     arguments: dict[str, Any]
@@ -202,7 +200,7 @@ def _read(url: str, kind: Kind) -> _Said:
 
 
 def _arguments(parts: SplitResult, query: dict[str, str]) -> dict[str, Any]:
-    """With what to connect to one server."""
+    """How to connect to one server."""
     found: dict[str, Any] = {name: query[name] for name in ("username", "password") if query.get(name)}
     found |= {name: unquote(text) for name in ("username", "password") if (text := getattr(parts, name))}
     database = query.get("db") or ("" if parts.scheme == "unix" else parts.path.replace("/", ""))
@@ -242,8 +240,8 @@ def _number(name: str, text: str) -> int:
 
 
 def _first_alone(rest: str, kind: Kind) -> tuple[str, tuple[Place, ...]]:
-    """The rest of a URL with the first host of its list alone, and all of them: `urlsplit` knows of no lists, and from
-    Python 3.14 on refuses those in which an IPv6 address is not the first."""
+    """The URL with only the first host of its list, and all the hosts: `urlsplit` does not know lists, and from Python
+    3.14 on it refuses those in which an IPv6 address is not the first."""
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
     user, at, listed = authority.rpartition("@")
     hosts = tuple(_place(each, _USUAL_PORT[kind]) for each in listed.split(",") if each)
@@ -255,7 +253,7 @@ def _first_alone(rest: str, kind: Kind) -> tuple[str, tuple[Place, ...]]:
 
 
 def _served(parts: SplitResult) -> tuple[SplitResult, str]:
-    """A URL without the name of the service that Sentinels know, and that name."""
+    """The URL without the name of the Sentinels' service, and that name."""
     service, _, database = parts.path.lstrip("/").partition("/")
     if not service:
         raise ValueError("the service name is missing")
@@ -270,7 +268,7 @@ def _place(written: str, usual: int) -> Place:
 
 
 def _without_port(error: ValueError) -> str:
-    """What stands where a port should may be a part of a password."""
+    """The host without its port. What looks like a port may be a part of a password."""
     return "the port must be a number from 0 to 65535" if "ort" in str(error).partition(" ")[0] else str(error)
 
 
