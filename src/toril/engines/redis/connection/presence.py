@@ -54,7 +54,7 @@ class WorkerPresence:
 
     async def close(self) -> None:
         here = asyncio.get_running_loop()
-        tasks = [task for task in self._shown.values() if task.get_loop() is here]  # others are the parent's, after a fork
+        tasks = [task for task in self._shown.values() if task.get_loop() is here]  # others are the parent's of a fork
         self._shown.clear()
         for task in tasks:
             task.cancel()
