@@ -47,20 +47,20 @@ def add(tx: Transaction, queue: str, jobs: Sequence[NewJob], call: Call | None) 
 
 
 def place_job(tx: Transaction, row: QueueRow, job: NewJob) -> int:
-    """Store one job whose id is free, whatever the queue's bound; its key."""
+    """Store one job whose id is free, whatever the queue's limit, and return its key."""
     adding = _Adding(tx, row, [job])
     adding.place(job)
     return first_key(row.key) + row.last_number
 
 
 def place_nodes(tx: Transaction, row: QueueRow, nodes: Sequence[tuple[NewJob, str | None]]) -> list[Added]:
-    """Store jobs of a flow whose ids are free, each with the text of its options, whatever the queue's bound."""
+    """Store jobs of a flow whose ids are free, each with its options as text, whatever the queue's limit."""
     adding = _Adding(tx, row, [job for job, _ in nodes], texts={str(job.id): text for job, text in nodes})
     return adding.place(*(job for job, _ in nodes))
 
 
 def place_parents(tx: Transaction, row: QueueRow, nodes: Sequence[tuple[NewJob, str | None]]) -> None:
-    """The same, for those who wait for their children. A delay of theirs begins when these have ended."""
+    """The same for parents that wait for their children. Their delays begin when the children have ended."""
     step, rows = QueueChanges(tx, row), []
     for job, text in nodes:
         row.last_number += 1
@@ -98,14 +98,14 @@ def place_parents(tx: Transaction, row: QueueRow, nodes: Sequence[tuple[NewJob, 
 
 
 def release_keys(step: QueueChanges) -> None:
-    """Jobs have ended: what was kept until then for their keys is stored."""
+    """Jobs have ended: store the next jobs of their deduplication keys."""
     ended, step.ended_keys = step.ended_keys, []
     for job in next_jobs(step.tx, step.row, ended):
         _Adding(step.tx, step.row, [job]).place(job)
 
 
 def _spelled_out(before: list[Any]) -> list[Any]:
-    """A remembered answer, job by job. For plain jobs the last number and their count say it all."""
+    """A remembered answer, job by job. For plain jobs, the last number and the count are enough."""
     if before and isinstance(before[0], int):
         last, count = before
         return [(str(number), AddOutcome.ADDED, State.WAITING) for number in range(last - count + 1, last + 1)]
@@ -158,7 +158,7 @@ def _add_plain(step: QueueChanges, runs: Sequence[AlikeJobs], count: int) -> lis
 
 
 def _add_one_by_one(tx: Transaction, row: QueueRow, jobs: Sequence[NewJob]) -> list[Added]:
-    """Each finds those before it in the store, as it must where one may own what another asks for."""
+    """Each job finds the ones before it in the store, as it must if one may own a key that another uses."""
     answers = [answer for job in jobs for answer in _Adding(tx, row, [job]).place(job)]
     refuse_overflow(row, sum(answer.outcome is AddOutcome.ADDED for answer in answers))
     refuse_overfull(tx, row, _groups_of(jobs, answers))
@@ -166,13 +166,13 @@ def _add_one_by_one(tx: Transaction, row: QueueRow, jobs: Sequence[NewJob]) -> l
 
 
 def _groups_of(jobs: Sequence[NewJob], answers: Sequence[Added]) -> Counter[str]:
-    """How many of each group were stored."""
+    """How many jobs of each group were stored."""
     stored = (job.group for job, answer in zip(jobs, answers, strict=True) if answer.outcome is AddOutcome.ADDED)
     return Counter(group for group in stored if group is not None)
 
 
 def refuse_overflow(row: QueueRow, added: int) -> None:
-    """All or none: a queue that these would overfill takes none of them."""
+    """Raise if these jobs exceed the limit of a queue; then none of them is stored."""
     held = row.waiting + row.suspects + row.prioritized + row.delayed + row.parked
     if row.max_waiting is not None and added and held > row.max_waiting:
         raise full(row.name, most=row.max_waiting, held=held - added, refused=added)
@@ -187,13 +187,13 @@ def state_of(tx: Transaction, key: int) -> State | None:
 
 
 class _Adding:
-    """An add of jobs of all kinds: the rows to insert, and which ids are taken."""
+    """An add of jobs of any kind: the rows to insert, and which ids are taken."""
 
     def __init__(
         self, tx: Transaction, row: QueueRow, jobs: Sequence[NewJob], *, texts: dict[str, str | None] | None = None
     ) -> None:
         self._new = jobs
-        self._texts = texts  # of the options, by id, where they say more than the job does
+        self._texts = texts  # options as text, by id, if they have more than the job's own
         self._answers: list[Added] = []
         self._step = QueueChanges(tx, row)
         self._base = first_key(row.key)
@@ -216,7 +216,7 @@ class _Adding:
         return self._answers
 
     def place(self, *jobs: NewJob) -> list[Added]:
-        """Jobs, whatever the queue's bound."""
+        """Store jobs, whatever the queue's limit."""
         for job in jobs:
             self._one(job)
         self._flush()
@@ -272,7 +272,7 @@ class _Adding:
         self._answers.append(Added(identity, outcome, state))
 
     def _deduplicated(self, job: NewJob, identity: str, key: int) -> AddOutcome:
-        """Take the key for this job; or leave the job out, in favour of who has the key."""
+        """Take the key for this job, or leave the job out if another owns the key."""
         step, dedup = self._step, job.dedup
         assert dedup is not None  # noqa: S101 - asked for by the caller
         owner = owner_of(step.tx, step.row, str(dedup.key))
@@ -315,7 +315,7 @@ class _Adding:
         tx.run_all(_SQL["insert_job"], self._jobs)
         tx.run_all(_SQL["insert_grouped"], self._grouped)
         tx.run_all(_SQL["insert_id"], self._ids)
-        # What an earlier job of the same id returned is not what this one will.
+        # The result of an earlier job with the same id does not belong to this one.
         tx.run_all(_SQL["forget_results"], [(chosen,) for _, chosen, _ in self._ids], step.row.key)
         added = [answer for answer in self._answers if answer.outcome in _STORED]
         step.events(EventKind.ADDED, [answer.id for answer in added], name=self._names)

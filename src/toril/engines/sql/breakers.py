@@ -63,7 +63,7 @@ def _put(tx: Transaction, before: CircuitRow, circuit: CircuitRow) -> None:
 def _admit(tx: Transaction, key: str, terms: CircuitTerms, holder: str, lease: int) -> Admission:
     before = _circuit(tx, key)
     circuit, admission = breaker.admit(before, terms, holder, lease=lease, now=tx.now)
-    if before.state is not CircuitState.CLOSED:  # of one that is closed there is nothing to note
+    if before.state is not CircuitState.CLOSED:  # a closed circuit leaves nothing to record
         _put(tx, before, circuit)
     return admission
 
@@ -91,6 +91,6 @@ def _circuits(tx: Transaction) -> list[CircuitRow]:
 
 
 def prune_circuits(tx: Transaction) -> int:
-    """Forget those of which there is nothing left to know."""
+    """Delete circuits that no longer matter."""
     over = [circuit.key for circuit in _circuits(tx) if breaker.is_forgettable(circuit, tx.now)]
     return sum(tx.run(_SQL["delete"], (key,)) for key in over)

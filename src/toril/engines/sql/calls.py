@@ -16,7 +16,7 @@ _MINUTE: Final = 60_000
 
 
 def answered(tx: Transaction, call: Call | None) -> Any:
-    """What this call was answered before, or None if it is new."""
+    """The answer that this call got before, or None if it is new."""
     if call is None:
         return None
     seq, answer = tx.one(_SQL["last"], (call.sender,)) or (-1, "")
@@ -32,7 +32,7 @@ def remember(tx: Transaction, call: Call | None, answer: Any) -> None:
     if call is None:
         return
     text = json.dumps(answer)
-    # The end of the minute, so that most calls leave the index of times alone: it is a page to write in each commit.
+    # The end of the minute, so that most calls do not change the index of times, a page more to write per commit.
     time = (tx.now // _MINUTE + 1) * _MINUTE
     if not tx.run(_SQL["remember_again"], (call.seq, text, call.sender, time)):
         tx.run(_SQL["remember"], (call.sender, call.seq, time, text))

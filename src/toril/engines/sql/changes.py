@@ -37,7 +37,7 @@ class ChildEnded(NamedTuple):
     stays: bool = False
 
 
-# In this order, so that a place left and entered again in one step ends as entered.
+# In this order, so that a place that a job leaves and enters in one step ends as entered.
 _ORDER = (
     "forget_dead_letter_logs", "forget_dead_letter_children", "dead_letter", "move_logs", "move_children", "error",
     "leave", "leave_active", "delete_job", "delete_id", "delete_logs", "orphan", "disown", "enter", "place", "stand",
@@ -51,7 +51,7 @@ _TRIMMED_A_STEP = 1_000
 
 
 class QueueChanges:
-    """Gathers what an operation decides; `flush` writes it."""
+    """Collects what an operation decides; `flush` writes it."""
 
     __slots__ = (
         "_ended", "_events", "_last_due", "_trims", "_writes", "counted", "ended_children", "ended_keys",
@@ -63,10 +63,10 @@ class QueueChanges:
         self.row = row
         self._ended = _NONE_ENDED.copy()
         self.counted: Counted = {}
-        self.touched: dict[str, None] = {}  # groups that may let in more
+        self.touched: dict[str, None] = {}  # groups that may admit more
         self.left: list[int] = []  # jobs that left the line, or ended, in a queue with groups
-        self._last_due: dict[int, int | None] = {}  # ranks of this step that may not be written yet
-        self.ended_keys: list[tuple[int, str]] = []  # jobs that ended, and the deduplication keys they came with
+        self._last_due: dict[int, int | None] = {}  # ranks from this step, which may not be written yet
+        self.ended_keys: list[tuple[int, str]] = []  # jobs that ended, and their deduplication keys
         self.unstarted: list[Unstarted] = []
         self.ended_children: list[ChildEnded] = []  # children that ended
         self.removed_early: list[int] = []  # jobs removed before their end, which may have parents or children
@@ -79,7 +79,7 @@ class QueueChanges:
         self._writes[name] += rows
 
     def event(self, kind: EventKind, job: str | None, **detail: str) -> None:
-        """Something happened to a job, or (None) to the queue."""
+        """Something happened to a job or, with None, to the queue."""
         if self._events:
             last, jobs, details = self._events[-1]
             if last is kind and details.keys() == detail.keys():
@@ -95,7 +95,7 @@ class QueueChanges:
             self._events.append((kind, list(jobs), details))
 
     def enter(self, key: int, place: int, rank: int) -> None:
-        """Put a job into the line, and into the count."""
+        """Put a job into the line, and count it."""
         row = self.row
         row.moves += 1
         row.count(place, 1)
@@ -109,31 +109,31 @@ class QueueChanges:
         self._writes["leave"].append((self.row.key, place, rank, key))
 
     def leave_active(self, keys: Sequence[int]) -> None:
-        """Take jobs out of the hands of those who ran them."""
+        """Remove jobs from `active`."""
         self.row.active -= len(keys)
         if self.row.grouped:
             self.left += keys
         if keys and self.row.concurrency is not None:
-            self.arrived()  # slots of the whole fleet are free again
+            self.arrived()  # slots of the fleet are free again
         self._writes["leave_active"] += [(key,) for key in keys]
 
     def arrived(self) -> None:
-        """A claim may now find what it did not find before."""
+        """A claim may now find something that it did not find before."""
         self.row.arrivals += 1
         self.tx.notify(self.row.name)
 
     def touch(self, group: str) -> None:
-        """A group may have more to let in once this step's writes are made."""
+        """A group may be able to admit more once this step's writes are made."""
         self.touched[group] = None
 
     def stand_at(self, key: int, spot: tuple[int, int]) -> None:
-        """Put a job that is there already at this spot."""
+        """Move a job that is in the line to this position."""
         self.enter(key, *spot)
         self._writes["place"].append((key, *spot))
         self.arrived()
 
     def due_rank(self, due: int) -> int:
-        """The rank behind all who are due at that time."""
+        """The rank behind all jobs that are due at that time."""
         if due not in self._last_due:
             bounds = (self.row.key, Place.DELAYED, due_bound(due - 1), due_bound(due))
             self._last_due[due] = self.tx.value(_SQL["last_due"], bounds)
@@ -141,7 +141,7 @@ class QueueChanges:
         return rank
 
     def delay(self, key: int, due: int) -> None:
-        """Make a job wait until `due`. A sleeping worker must learn of it: its due time may be the next."""
+        """Make a job wait until `due`. Notify waiting workers, because this may be the next due time."""
         rank = self.due_rank(due)
         self.enter(key, Place.DELAYED, rank)
         self._writes["place"].append((key, Place.DELAYED, rank))
@@ -162,7 +162,7 @@ class QueueChanges:
         failure: Failure | None = None,
         cause: str | None = None,
     ) -> None:
-        """Write back what running changed of a job that will run again."""
+        """Write what its run has changed about a job that will run again."""
         self._writes["stand"].append(
             (
                 job.key,
@@ -184,8 +184,8 @@ class QueueChanges:
         self._writes["error"].append((job.key, line, ATTEMPT_ERRORS - 1))
 
     def delete(self, key: int, chosen: str | None, logs: int) -> None:
-        """Remove a job's record with all that belongs to it. Its place is left apart."""
-        self.tx.notify(f"={self.row.name}")  # who waits for its result waits for nothing now
+        """Delete a job's record and everything that belongs to it. Its place in the line is left to the caller."""
+        self.tx.notify(f"={self.row.name}")  # wakes those who wait for its result
         self._writes["delete_job"].append((key,))
         if chosen is not None:
             self._writes["delete_id"].append((chosen,))
@@ -193,7 +193,7 @@ class QueueChanges:
             self._writes["delete_logs"].append((key,))
 
     def discard(self, key: int, chosen: str | None, logs: int) -> None:
-        """Remove a job that someone wants gone: it owns nothing any more."""
+        """Remove a job that someone deletes; it no longer owns its key."""
         self.delete(key, chosen, logs)
         self.removed_early.append(key)
         self._writes["disown"].append((key,))
@@ -203,14 +203,14 @@ class QueueChanges:
         self.counted[field] = self.counted.get(field, 0) + 1
 
     def completed(self, count: int) -> int:
-        """Count jobs that returned. Gives the key of the last run record before them."""
+        """Count jobs that completed. Returns the key of the last run record before them."""
         key = run_key(self.row.key, RunStatus.COMPLETED, self.row.completed_total)
         self.row.completed_total += count
         self._ended[RunStatus.COMPLETED] += count
         return key
 
     def fail(self, job: JobFacts, cause: Cause, failure: Failure, *, made: int) -> None:
-        """A job ended without a result: it failed, or was cancelled."""
+        """End a job without a result: it failed, or was cancelled."""
         row, stored, options = self.row, job.stored, job.stored.options
         if row.grouped:
             self.left.append(job.key)
@@ -262,12 +262,12 @@ class QueueChanges:
             self.keep(job, made, Place.FAILED, options.keep_failed, None, failure)
 
     def never_starts(self, job: JobFacts, cause: Cause, failure: Failure, *, made: int) -> None:
-        """A job ended instead of being handed out; whoever claimed is told."""
+        """Record a job that ended instead of being claimed; the claim's answer names it."""
         self.fail(job, cause, failure, made=made)
         self.unstarted.append(Unstarted(job.id, job.name, failure))
 
     def _dead_letter(self, job: JobFacts, cause: Cause, failure: Failure, made: int) -> None:
-        """Move a job that is about to be deleted to the dead letters, in place of an older one of its id."""
+        """Move a job that is about to be deleted to the dead letters, replacing an earlier one with its id."""
         identity = letter_id(self.row.name, job.id)
         self._writes["forget_dead_letter_logs"].append((identity,))
         self._writes["forget_dead_letter_children"].append((identity,))
@@ -319,11 +319,11 @@ class QueueChanges:
             self._writes["age"].append((self.row.key, now + age + 1, job.key))
 
     def flush(self) -> None:
-        """Make the gathered writes, and all that follows from them."""
+        """Write the collected changes, and all their effects."""
         self.tx.commit(self)
 
     def make(self) -> None:
-        """Make the gathered writes, then trim, then count."""
+        """Make the collected writes, then trim, then count."""
         self.make_writes()
         for place, keeps in self._trims.items():
             self._trim(place, keeps)
@@ -332,7 +332,7 @@ class QueueChanges:
             self._write_minute()
 
     def write_events(self) -> None:
-        """Write what happened to the queue's events."""
+        """Write the step's events."""
         row, tx, rows = self.row, self.tx, []
         base, before = first_key(row.key), row.events
         for kind, jobs, details in self._events:
@@ -351,10 +351,8 @@ class QueueChanges:
                 self._writes[name] = []
 
     def _trim(self, place: int, keeps: list[Keep]) -> None:
-        """Remove what the jobs that just ended leave no room for, oldest first, a bounded number.
-
-        Each of them trims to its own count before the next one ends, so those after it may stay on top of that.
-        """
+        """Remove jobs that exceed the retention of those that just ended, oldest first, a bounded number. Each job
+        trims to its own count before the next one ends, so later ones may exceed it."""
         total = self.row.completed if place == Place.COMPLETED else self.row.failed
         overs = [total - after - keep.count for after, keep in enumerate(reversed(keeps)) if keep.count is not None]
         over = min(max(overs, default=0), _TRIMMED_A_STEP)

@@ -30,12 +30,12 @@ _SQL: Final = statements("claim")
 _FIRST: Final = query("claim", "first", ReadyJob)
 _PROMOTED_A_CLAIM = 200
 _EXPIRED_A_CLAIM = 200
-_PASSES = 100  # over what groups let in
+_PASSES = 100  # over what groups admit
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """What a claim brought."""
+    """The answer to a claim."""
 
     jobs: tuple[Claimed, ...] = ()
     wake_at: int | None = None
@@ -45,7 +45,7 @@ class ClaimResult:
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """How many jobs the gates let through, which one is the narrowest, and when it may open."""
+    """How many jobs the gates let through, which gate is the narrowest, and when it may open."""
 
     size: int
     gate: Gate | None = None
@@ -53,7 +53,7 @@ class _Room:
 
 
 def claim_jobs(step: QueueChanges, claim: Claim) -> ClaimResult:
-    """Up to `claim.want` jobs; when there are fewer, why, and when to come back."""
+    """Claim up to `claim.want` jobs; if there are fewer, say why, and when to come back."""
     if not claim.want:
         return ClaimResult()
     _promote(step)
@@ -103,7 +103,7 @@ def _room(step: QueueChanges, claim: Claim) -> _Room:
 
 
 def _when_open(step: QueueChanges, claim: Claim, room: _Room) -> _Room:
-    """The same gate, with the time at which it opens even where the window began with this very claim."""
+    """The same gate, with the time at which it opens even if its window began with this claim."""
     rate = load_rate(step.row.rate) or claim.limits.rate
     if room.gate is not Gate.RATE or room.opens_at is not None or rate is None:
         return room
@@ -155,13 +155,13 @@ def _take(step: QueueChanges, claim: Claim, size: int) -> list[Claimed]:
 
 
 def _more(step: QueueChanges, want: int) -> bool:
-    """Nothing more is in the line: let in what those that were ended on the way made room for, else by turns."""
+    """The line is empty: admit jobs of the groups whose jobs ended in this step, else by turns."""
     step.flush()
     return bool(step.row.waiting or step.row.prioritized or by_turns(step, want))
 
 
 def _take_from(step: QueueChanges, claim: Claim, place: int, size: int) -> list[Claimed]:
-    """The first `size` jobs of a place. Expired ones on the way are ended, not claimed, a bounded number."""
+    """The first `size` jobs of a place. Expired ones in between are ended instead, a bounded number."""
     row, tx = step.row, step.tx
     taken: list[Claimed] = []
     ended = 0
@@ -181,7 +181,7 @@ def _take_from(step: QueueChanges, claim: Claim, place: int, size: int) -> list[
 
 
 def _grant(step: QueueChanges, claim: Claim, place: int, ready: Sequence[ReadyJob]) -> list[Claimed]:
-    """Give the claimer a lease on each of these jobs."""
+    """Give the worker a lease on each of these jobs."""
     queue, name, now = step.row.key, step.row.name, step.tx.now
     deadline, token, worker, stalls_allowed = now + claim.lease, claim.token, claim.worker, claim.max_stalls
     suspect = place == Place.SUSPECT
@@ -231,7 +231,7 @@ def _grant(step: QueueChanges, claim: Claim, place: int, ready: Sequence[ReadyJo
 
 
 def _fail_early(step: QueueChanges, job: JobFacts, stored: StoredOptions) -> None:
-    """A job that cannot be read, or whose child has failed, fails instead of running."""
+    """Fail a job that cannot be read, or whose child has failed, instead of running it."""
     reason, kind = (stored.deferred, "ChildFailed") if stored.fault is None else (stored.fault, "Undecodable")
     step.never_starts(job, Cause.FAILED, Failure(reason or "", kind), made=job.attempts_made + 1)
 
@@ -247,14 +247,14 @@ def _expire(step: QueueChanges, found: Sequence[ReadyJob]) -> int:
 
 
 def _wake_at(step: QueueChanges, claim: Claim, shut: _Room | None) -> int | None:
-    """When a claim may bring more, as far as the store can tell: at the next due time, or when the gate opens."""
+    """When a claim may find more, as far as the store knows: at the next due time, or when the gate opens."""
     row, tx = step.row, step.tx
     if shut is not None:
         return shut.opens_at
     if claim.only_suspects:
         return None
     if row.waiting or row.prioritized:
-        return tx.now  # a bounded number of expired jobs was ended: there is more behind them
+        return tx.now  # the number of expired jobs ended per claim is bounded: there may be more
     rank = tx.value(_SQL["next_due"], (row.key, Place.DELAYED)) if row.delayed else None
     due = None if rank is None else max(due_of(rank), tx.now)
     until = next_until(step) if row.parked else None

@@ -65,11 +65,11 @@ __all__ = [
 
 _SQL: Final = statements("control")
 
-WIRE_WORD = {state: state.value.replace("_", "-") for state in State} | {State.WAITING: "wait"}  # in `removed` events
+WIRE_WORD = {state: state.value.replace("_", "-") for state in State} | {State.WAITING: "wait"}  # for `removed` events
 
 
 class FoundJob(NamedTuple):
-    """A job and where it stands."""
+    """A job and its place."""
 
     job: JobFacts
     place: int
@@ -84,7 +84,7 @@ class FoundJob(NamedTuple):
 _JOBS: Final = query("control", "jobs", FoundJob)
 
 
-# What a control does to one job whose state allows it: its id goes to `done`, or to `asked`.
+# An operation on one job whose state allows it; the id goes to `done` or to `asked`.
 Act = Callable[[QueueChanges, FoundJob], bool]
 
 
@@ -101,7 +101,7 @@ def promote(tx: Transaction, queue: str, ids: Sequence[str], call: Call | None) 
 
 
 def cancel(tx: Transaction, queue: str, ids: Sequence[str], reason: str, call: Call | None) -> ControlResult:
-    """End what has not started; ask what runs."""
+    """End jobs that have not started; ask running ones to stop."""
 
     def act(step: QueueChanges, found: FoundJob) -> bool:
         if found.state is State.ACTIVE:
@@ -117,7 +117,7 @@ def cancel(tx: Transaction, queue: str, ids: Sequence[str], reason: str, call: C
 
 
 def remove(tx: Transaction, queue: str, ids: Sequence[str], call: Call | None) -> ControlResult:
-    """Delete what does not run."""
+    """Delete jobs that are not running."""
 
     def act(step: QueueChanges, found: FoundJob) -> bool:
         step.leave(found.job.key, found.place, found.rank)
@@ -172,7 +172,7 @@ def _update(step: QueueChanges, found: FoundJob, each: Update) -> None:
             step.event(EventKind.DELAYED, found.job.id, delay=str(tx.now + delay))
         case SetPriority(_, priority, lifo):
             tx.run(_SQL["set_priority"], (priority, key))
-            if found.place in {Place.WAITING, Place.PRIORITIZED}:  # a suspect stays where it is claimed alone
+            if found.place in {Place.WAITING, Place.PRIORITIZED}:  # a suspect stays where it will be claimed alone
                 step.leave(key, found.place, found.rank)
                 make_ready(step, key, row.front(priority) if lifo else row.back(priority))
         case _:
@@ -227,7 +227,7 @@ _DELETE_QUEUE = statement("queues", "delete")
 
 
 def drain(tx: Transaction, queue: str, states: frozenset[State], limit: int, call: Call | None) -> Swept:
-    """Remove jobs that have not started; but a schedule keeps its next run, without which it would stop."""
+    """Remove jobs that have not started. A schedule keeps its next run, because it would stop without it."""
     before = answered(tx, call)
     if before is not None:
         return recall_swept(before)
@@ -242,7 +242,7 @@ def drain(tx: Transaction, queue: str, states: frozenset[State], limit: int, cal
 
 
 def clean(tx: Transaction, queue: str, state: State, grace: int, limit: int, call: Call | None) -> Swept:
-    """Remove jobs that are older than `grace` in a state: since they ended, or since they were added."""
+    """Remove jobs in a state that are older than `grace`, counted from when they ended or were added."""
     before = answered(tx, call)
     if before is not None:
         return recall_swept(before)
@@ -266,7 +266,7 @@ def clean(tx: Transaction, queue: str, state: State, grace: int, limit: int, cal
 def obliterate(
     tx: Transaction, queue: str, running: Literal["refuse", "remove"], limit: int, call: Call | None
 ) -> Swept:
-    """Remove a queue with everything in it. Paused first, so that nothing starts between two calls."""
+    """Remove a queue with everything in it. It is paused first, so that nothing starts between two calls."""
     before = answered(tx, call)
     if before is not None:
         return recall_swept(before)
@@ -312,7 +312,7 @@ def _sweep(step: QueueChanges, place: int, found: Sequence[tuple[int, str | None
 
 
 def configure(tx: Transaction, queue: str, settings: Sequence[Setting], call: Call | None) -> Settings:
-    """Change settings in order; answer with all of them. A call sent again changes nothing, and reads them anew."""
+    """Change settings in order, and return all of them. A repeated call changes nothing, and reads them again."""
     if not settings or answered(tx, call) is not None:
         known = tx.find(queue)
         return settings_of(known, tx.now) if known else Settings()
@@ -321,7 +321,7 @@ def configure(tx: Transaction, queue: str, settings: Sequence[Setting], call: Ca
     step = QueueChanges(tx, row)
     for setting in settings:
         _set(step, setting)
-    step.arrived()  # whatever was shut may be open now
+    step.arrived()  # a gate may have opened
     step.flush()
     return settings_of(row, tx.now)
 
@@ -349,7 +349,7 @@ def _set(step: QueueChanges, setting: Setting) -> None:
             row.groups_set = None if limits is None else limits.dump()
             admit_more(step)
         case DeclareGroups(limits) if row.groups_declared == limits.dump():
-            pass  # every process says so when it starts
+            pass  # every process declares this when it starts
         case DeclareGroups(limits):
             row.groups_declared = limits.dump()
             admit_more(step)

@@ -102,7 +102,7 @@ def of_ids(tx: Transaction, ids: Sequence[str]) -> list[DeadLetterRow | None]:
 
 
 def log_key(tx: Transaction, identity: str) -> int | None:
-    """Under which key the log lines of a dead letter stand."""
+    """The key of a dead letter's log lines."""
     found = tx.row(DETAIL_KEYS, (identity,))
     return None if found is None else found.log_key
 
@@ -150,7 +150,7 @@ def keep_dead_letters(tx: Transaction, keep: Keep | None) -> Keep:
 
 
 def prune_dead_letters(tx: Transaction, limit: int) -> int:
-    """Remove, the oldest first, what their own retention no longer keeps."""
+    """Remove dead letters beyond the retention, oldest first."""
     keep = keep_dead_letters(tx, None)
     removed = 0
     if (age := age_ms(keep)) is not None:

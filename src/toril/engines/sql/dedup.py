@@ -17,7 +17,7 @@ _SET_DELAY: Final = statement("control", "set_delay")
 
 
 class KeyOwner(NamedTuple):
-    """The job that owns a key, as it stands. Without a place it is gone."""
+    """The job that owns a key. Without a place, it is gone."""
 
     owner: str
     key: int
@@ -39,7 +39,7 @@ _OWNER: Final = query("dedup", "owner", KeyOwner)
 
 
 def owner_of(tx: Transaction, row: QueueRow, key: str) -> KeyOwner | None:
-    """Who owns a key; nobody, if it is owned until a job ends that is gone, or if its time is up."""
+    """The owner of a key; None if the owner has ended, or the key has expired."""
     found = tx.row(_OWNER, (row.key, key))
     if found is None or (found.place is None if found.till is None else found.till <= tx.now):
         return None
@@ -47,18 +47,18 @@ def owner_of(tx: Transaction, row: QueueRow, key: str) -> KeyOwner | None:
 
 
 def left_by(tx: Transaction, row: QueueRow, key: str) -> list[tuple[int, str]]:
-    """Of a key that nobody owns: the owner that is gone without having ended, if a job was kept for its end."""
+    """The former owner of a key that nobody owns, if it is gone without having ended and a next job was kept."""
     return [(job, key) for (job,) in tx.all(_SQL["left"], (row.key, key))]
 
 
 def take(tx: Transaction, row: QueueRow, dedup: Dedup, identity: str, key: int) -> None:
-    """From now on this job owns the key."""
+    """Make this job the owner of the key."""
     ttl = ttl_ms(dedup)
     tx.run(_SQL["take"], (row.key, dedup.key, identity, key, None if ttl is None else tx.now + ttl))
 
 
 def repeated(step: QueueChanges, job: NewJob, owner: KeyOwner) -> bool:
-    """The owner is asked for once more: do to it what the mode says. True if the new job is to take its place."""
+    """An add used an owned key: do to the owner what the mode says. True if the new job replaces it."""
     dedup, tx, queue = job.dedup, step.tx, step.row.key
     assert dedup is not None  # noqa: S101 - only such jobs have owners
     due = tx.now + job.delay if job.due is None else max(job.due, tx.now)
@@ -83,8 +83,8 @@ def repeated(step: QueueChanges, job: NewJob, owner: KeyOwner) -> bool:
 
 
 def next_jobs(tx: Transaction, row: QueueRow, ended: list[tuple[int, str]]) -> list[NewJob]:
-    """Jobs have ended that were added with these keys. Those that owned them until then let go, to the jobs that were
-    kept for this moment: these are to be stored now."""
+    """Jobs with these keys have ended. Owners give up their keys to the next jobs that were kept; these are returned to
+    be stored."""
     found_jobs = []
     for key, name in ended:
         found = tx.one(_SQL["next"], (row.key, name, key))

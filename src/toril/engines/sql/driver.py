@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class SqlCursor(Protocol):
-    """What came of a statement."""
+    """The result of a statement."""
 
     @property
     def rowcount(self) -> int: ...
@@ -40,16 +40,16 @@ class SqlConnection(Protocol):
 
 
 class SqlDialect(Protocol):
-    """How the SQL of a database differs from what `queries` says."""
+    """How the SQL of a database differs from that in `queries`."""
 
     def gather(
         self, connection: SqlConnection, sql: str, columns: tuple[str, ...], parameters: Sequence[Any]
     ) -> Iterable[Sequence[Any]]:
-        """All rows of a SELECT, handed over at once."""
+        """All rows of a SELECT at once."""
 
 
 class ConnectionHolder(Protocol):
-    """What has a connection open, and holds `turn` while it uses it."""
+    """Has a connection open, and holds `turn` while it uses it."""
 
     turn: threading.Lock
 
@@ -57,7 +57,7 @@ class ConnectionHolder(Protocol):
         """Close the connection until it is needed again."""
 
     def abandon(self) -> None:
-        """This is the child of a fork: the thread that served here has stayed behind."""
+        """This is the child of a fork, in which the thread that served here does not exist."""
 
 
 class Topic(Enum):
@@ -73,14 +73,14 @@ class Topic(Enum):
 
 
 class ProcessNotifier(Protocol):
-    """Notifies the other processes that have the store open. A notification may get lost, so a process that waits also
+    """Notifies the other processes that have the store open. A notification may get lost, so a waiting process also
     checks the store now and then."""
 
     def listen(self, topics: Iterable[Topic], heard: Callable[[list[str]], None]) -> None:
-        """Call `heard` on the running loop with the names that others notify, or with none if it may be any."""
+        """Call `heard` on the running loop with the names that others notify, or without any if it may be any."""
 
     def forget(self, topics: Iterable[Topic], loop: asyncio.AbstractEventLoop) -> None:
-        """Take one `listen` back."""
+        """Undo one `listen`."""
 
     def hears(self) -> bool:
         """Whether every listener has a channel to be notified on."""
@@ -92,28 +92,28 @@ class ProcessNotifier(Protocol):
 
 
 class SqlDatabase(Protocol):
-    """One process's hold on a store: opens connections to it, and what its errors and its disk mean."""
+    """A process's access to a store: opens connections, and knows what its errors and a full disk mean."""
 
     kind: str
     dialect: SqlDialect
-    faults: tuple[type[Exception], ...]  # the driver's own errors: each concerns the whole transaction
+    faults: tuple[type[Exception], ...]  # the driver's own errors; each concerns the whole transaction
 
     @property
     def in_memory(self) -> bool:
-        """Whether all is gone once the connection is closed."""
+        """Whether everything is gone once the connection is closed."""
 
     @property
     def name(self) -> str:
-        """The store as messages name it."""
+        """The store's name in messages."""
 
     def process_notifier(self) -> ProcessNotifier | None:
-        """What notifies other processes of commits. None: there are no others, or no channel to them."""
+        """Notifies other processes of commits. None: there are no others, or no way to reach them."""
 
     def open(self) -> SqlConnection:
         """A connection to a sound, current store. Refuses, and changes nothing, otherwise."""
 
     def reopen(self) -> SqlConnection:
-        """The same store once more, after its connection was let go; never another one, nor a new one."""
+        """The same store again after its connection was closed; never another one, nor a new one."""
 
     def open_reader(self) -> SqlConnection:
         """A second connection, for reading beside the writer."""
@@ -125,34 +125,34 @@ class SqlDatabase(Protocol):
         """The writer's connection was closed for good."""
 
     def watch(self, holder: ConnectionHolder) -> None:
-        """Have this one let go before this process forks."""
+        """Close this holder's connection before the process forks."""
 
     def check(self) -> None:
-        """Refuse to go on with a store that is no longer the one that was opened."""
+        """Raise if the store is no longer the one that was opened."""
 
     def begin(self, connection: SqlConnection) -> None:
-        """Begin a transaction that writes, once others let it through."""
+        """Begin a transaction that writes, once other processes let it."""
 
     def patiently(self, attempt: Callable[[], T]) -> T:
-        """What `attempt` returns, once others let it through."""
+        """The result of `attempt`, repeated until other processes let it succeed."""
 
     def changed(self, connection: SqlConnection) -> bool:
-        """Whether another connection has committed since the last look."""
+        """Whether another connection has committed since the last call."""
 
     def translated(self, error: Exception) -> TorilError:
-        """The driver's error as one of ours, named by what the caller should do."""
+        """The driver's error as one of ours, by what the caller should do."""
 
     def is_distrusted(self, error: Exception) -> bool:
-        """Whether what a connection remembers may not be what the store holds, once it has raised this."""
+        """Whether what a connection remembers may differ from the store after this error."""
 
     def check_room(self, connection: SqlConnection, *, grows: bool) -> None:
-        """Before a transaction: see whether the disk has room for it; `grows` if one of its steps needs more."""
+        """Called before a transaction: check that the disk has room for it; `grows` if one of its steps needs more."""
 
     def is_full(self) -> bool:
         """Whether the disk was full, and still is."""
 
     def make_room(self, connection: SqlConnection | None) -> None:
-        """The disk is full: give away the room that was held back. None: the connection was let go."""
+        """The disk is full: release the reserved space. None: the connection was closed."""
 
     def rest(self, connection: SqlConnection) -> bool:
-        """Nothing is going on: tidy up. False: that could not be finished, so come again."""
+        """Tidy up while idle. False: not finished, so call again."""

@@ -17,7 +17,8 @@ def transaction(connection: SqlConnection, dialect: SqlDialect) -> Transaction:
 
 
 def commit(step: QueueChanges) -> None:
-    """Make the gathered writes, then trim, then count, then write the events; then tell parents of their children."""
+    """Make the collected writes, then trim, then count, then write the events; then notify parents of their
+    children."""
     left, step.left = step.left, []
     names = step.touched | dict.fromkeys(touched(step.tx, left)) if left else step.touched
     if step.removed_early and step.row.flows:
@@ -31,7 +32,7 @@ def commit(step: QueueChanges) -> None:
         release_keys(step)
     if step.ended_children:
         children_ended(step)
-    if names:  # last: a parent that goes on may be older than who else waits in its group
+    if names:  # last: a parent that is released may be older than others that wait in its group
         step.touched = {}
         admit_waiting(step, names)
         step.make_writes()

@@ -61,7 +61,7 @@ T = TypeVar("T")
 
 @implements(Engine)
 class SqlEngine(SqlInspector):
-    """A store in an SQL database. `database` makes the driver's hold on it, once more in each fork of the process."""
+    """A store in an SQL database. `database` creates the driver's access to it, again in each fork of the process."""
 
     def __init__(
         self, database: Callable[[], SqlDatabase], facts: ReadFacts, *, clock: Clock, inline: bool = False
@@ -95,7 +95,7 @@ class SqlEngine(SqlInspector):
         own_reader = not self._inline and not database.in_memory
         self._reader = ReaderThread(database, self._clock) if own_reader else None
         self._open = False
-        # For each queue the mark of what had arrived when a claim last found nothing more in it.
+        # For each queue, the mark of what had arrived when a claim last found it empty.
         self._exhausted: dict[str, str] = {}
         self._heard: dict[str, str] = {}
 
@@ -146,7 +146,7 @@ class SqlEngine(SqlInspector):
             try:
                 found = await self._fresh(names)
                 heard = [] if found else await self._notified_before(waiter, until)
-                # What was notified here is sure to be new; what another process did has to be looked for.
+                # Notifications from this process are certainly new; changes by other processes must be looked up.
                 found |= {name for name in heard or () if not name.startswith(":")}
                 if found or heard is None:
                     return found
@@ -154,7 +154,7 @@ class SqlEngine(SqlInspector):
                 self._notifier.forget(names, waiter)
 
     async def _fresh(self, names: Sequence[str]) -> set[str]:
-        """Queues into which something has come since a claim found nothing more, and calls not yet heard."""
+        """Queues in which something has arrived since a claim found them empty, and calls that were not yet noticed."""
         queues = [name for name in names if not name.startswith(":")]
         workers = [name[1:] for name in names if name.startswith(":")]
         arrivals = await self._read_now(partial(inspector.arrivals, names=queues)) if queues else {}
@@ -169,7 +169,7 @@ class SqlEngine(SqlInspector):
         return found
 
     async def _notified_before(self, waiter: Waiter, until: float) -> list[str] | None:
-        """What was notified before the time was up; None: nothing was, or the store was closed."""
+        """The names notified before the time is up; None: none was, or the store was closed."""
         try:
             async with asyncio.timeout(max(0.0, until - self._clock.monotonic())):
                 heard = await waiter
@@ -209,7 +209,7 @@ class SqlEngine(SqlInspector):
         return await self._runner.read(op, now)
 
     async def _here(self) -> None:
-        """Be in the process that opened the store, or open it for this one."""
+        """Make sure that the store is open in this process."""
         if self._pid != os.getpid() and self._open:
             if self.in_memory:
                 raise EngineUnusable(
@@ -219,7 +219,7 @@ class SqlEngine(SqlInspector):
             self._assemble()
             self._adopting = True
         if self._adopting:
-            await self.open()  # by each of several first callers: the runner starts once
+            await self.open()  # several first callers may do so: the runner starts once
             self._adopting = False
         if not self._open:
             raise Closed(f"{self!r} is not open; open it with `async with app:`")

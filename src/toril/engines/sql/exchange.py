@@ -19,7 +19,7 @@ __all__ = ["Exchanged", "exchange"]
 
 
 class HeldAgain(NamedTuple):
-    """A job that was claimed by a call that is sent again, and is still held."""
+    """A job of a repeated claim that is still held."""
 
     key: int
     chosen: str | None
@@ -56,14 +56,14 @@ _HELD_AGAIN: Final = query("claim", "held_again", HeldAgain)
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """An answer, and, if nothing more could be claimed, the mark of what had arrived in the queue by then."""
+    """An answer and, if nothing more could be claimed, the mark of what had arrived in the queue by then."""
 
     answer: Exchange
     exhausted_at: str | None = None
 
 
 def exchange(tx: Transaction, queue: str, batch: Sequence[Settlement], claim: Claim, call: Call | None) -> Exchanged:
-    """What `Engine.exchange` promises."""
+    """Implements `Engine.exchange`."""
     before = answered(tx, call)
     if before is not None:
         return Exchanged(_recall(tx, queue, claim.token, RememberedExchange._make(before)))
@@ -102,7 +102,7 @@ def _exchange(tx: Transaction, queue: str, batch: Sequence[Settlement], claim: C
 
 
 def _recall(tx: Transaction, queue: str, token: str, before: RememberedExchange) -> Exchange:
-    """The first answer again. Jobs that were lost since are left out: their lease is no longer this token's."""
+    """The first answer again, without jobs that have been lost since: their leases no longer have this token."""
     keys = keys_of(tx, tx.queue(queue), before.ids)
     held = tx.rows(_HELD_AGAIN, (json.dumps([keys[i] for i in before.ids if i in keys]), token, tx.now))
     return Exchange(

@@ -21,7 +21,7 @@ __all__ = ["SqlRepairs"]
 
 
 class JobPlace(NamedTuple):
-    """Where a job's own row says that it stands."""
+    """The place that a job's own row names."""
 
     key: int
     priority: int
@@ -35,19 +35,19 @@ class JobPlace(NamedTuple):
 
 _SQL: Final = statements("faults")
 _JOB: Final = query("faults", "job", JobPlace)
-_PATIENCE: Final = 5_000  # ms after its deadline that a job may still be waiting to be taken back
+_PATIENCE: Final = 5_000  # ms after its deadline in which a job may still be waiting for recovery
 _STALE: Final = 420_000  # ms after which a dead worker's entry should have been pruned
 _PAGE: Final = 1_000
-_AT_ONCE: Final = 100  # faults a transaction
+_AT_ONCE: Final = 100  # faults per transaction
 _ENDED: Final = 4  # the last place of a job that has not ended
 
-Position: TypeAlias = Sequence[Any] | None  # where a scan goes on; None: from the beginning
+Position: TypeAlias = Sequence[Any] | None  # where a scan continues; None: at the beginning
 Scanned: TypeAlias = tuple[list[Fault], Position]
 
 
 def _jobs(tx: Transaction, row: QueueRow, after: Position) -> Scanned:
-    """Jobs that stand nowhere, or in a place that there is not, and such as cannot be read. A queue that was removed
-    and made again since the look before has other keys: it is looked at from its beginning."""
+    """Jobs that are in no place, in an unknown one, or cannot be read. A queue that was removed and created again since
+    the last part has other keys: it is scanned from its beginning."""
     start, end = max([first_key(row.key), *(after or ())]), first_key(row.key + 1)
     found = tx.all(_SQL["jobs"], (row.key, start, end, _PAGE))
     faults = [
@@ -63,7 +63,7 @@ def _jobs(tx: Transaction, row: QueueRow, after: Position) -> Scanned:
 
 
 def _line(tx: Transaction, row: QueueRow, after: Position) -> Scanned:
-    """Entries without a job, those that their job knows nothing of, and parents that nobody will release."""
+    """Entries without a job, entries that their job does not know of, and parents that nobody will release."""
     found = tx.all(_SQL["line"], (row.key, *(after or (-(2**63),) * 3), _PAGE))
     faults = []
     for place, rank, key, known, chosen, strange in found:
@@ -77,8 +77,8 @@ def _line(tx: Transaction, row: QueueRow, after: Position) -> Scanned:
 
 
 def _is_stuck(tx: Transaction, parent: int) -> bool:
-    """Whether a parent waits for nobody, or only for such as are gone. An open child without an id says that more are
-    on their way."""
+    """Whether a parent waits for nobody, or only for children that are gone. An open child without an id means that
+    more will be added."""
     still = tx.all(_SQL["open"], (parent, _PAGE))
     return len(still) < _PAGE and all(identity and is_gone(tx, queue, identity) for queue, identity in still)
 
@@ -120,12 +120,12 @@ def _counts(tx: Transaction, row: QueueRow, _: Position) -> Scanned:
 _SCANS: Final[dict[str, Callable[[Transaction, QueueRow, Position], Scanned]]] = {
     "jobs": _jobs, "line": _line, "active": _active, "ids": _ids, "dedups": _dedups, "counts": _counts,
 }  # fmt: skip
-_GROWING: Final = frozenset({"counts"})  # takes the longer the more jobs there are
+_GROWING: Final = frozenset({"counts"})  # takes longer the more jobs there are
 _POSITIONS: Final = {"jobs": (int,), "line": (int, int, int), "active": (int,), "ids": (str,), "dedups": (str,)}
 
 
 def _is_position(kind: str, after: object) -> bool:
-    """Whether a scan can go on there."""
+    """Whether a scan can continue there."""
     kinds = _POSITIONS.get(kind, ())
     return (
         isinstance(after, list)
@@ -135,7 +135,7 @@ def _is_position(kind: str, after: object) -> bool:
 
 
 def _true_counts(tx: Transaction, row: QueueRow) -> dict[str, int]:
-    """How many jobs there are in each place, counted."""
+    """The actual number of jobs in each place."""
     counts = dict.fromkeys(COUNTERS.values(), 0)
     for place, count in tx.all(_SQL["places"], (row.key,)):
         if place in COUNTERS:
@@ -151,7 +151,7 @@ def _dead_workers(tx: Transaction) -> list[Fault]:
 
 
 def _is_there(tx: Transaction, fault: Fault) -> bool:
-    """Whether this fault is there, now."""
+    """Whether this fault exists now."""
     if fault.kind is FaultKind.WORKER:
         return tx.one(_SQL["worker"], (fault.subject, tx.now - _STALE)) is not None
     row = tx.find(fault.queue)
@@ -173,7 +173,7 @@ def _is_in_queue(tx: Transaction, row: QueueRow, fault: Fault) -> bool:
 
 
 def _of_a_job(tx: Transaction, row: QueueRow, fault: Fault) -> bool:
-    """Whether what is said of a job is so, or of an entry in `line` for one."""
+    """Whether a fault of a job, or of its entry in `line`, exists."""
     key, *entry = _numbers_of(fault)
     job, (deadline,) = tx.row(_JOB, (key,)), tx.one(_SQL["held"], (key,)) or (None,)
     stands = bool(entry) and tx.one(_SQL["entry"], (row.key, *entry, key)) is not None
@@ -185,7 +185,7 @@ def _of_a_job(tx: Transaction, row: QueueRow, fault: Fault) -> bool:
         case FaultKind.PARENT:
             return job is not None and stands and job.spot == tuple(entry) and _is_stuck(tx, key)
         case FaultKind.ORPHAN:
-            own = first_key(row.key) < key < first_key(row.key + 1)  # in the line of another queue it has no place
+            own = first_key(row.key) < key < first_key(row.key + 1)  # it does not belong in another queue's line
             return (
                 own
                 and job is not None
@@ -199,19 +199,19 @@ def _of_a_job(tx: Transaction, row: QueueRow, fault: Fault) -> bool:
 
 
 def _numbers_of(fault: Fault) -> list[int]:
-    """The job's key, and of an entry in `line` its place and rank, as the fault names them after the table."""
+    """The job's key and, for an entry in `line`, its place and rank, parsed from the fault's name."""
     return [int(number) for number in fault.place.split(":")[1:]]
 
 
 class ReadFacts(Protocol):
-    """Reads what the doctor looks at in the database itself."""
+    """Reads the facts that the doctor needs from the database itself."""
 
     def __call__(self, tx: Transaction, *, quick: bool) -> FileFacts: ...
 
 
 @implements(RepairStore)
 class SqlRepairs:
-    """What `RepairStore` promises. What there is to know of the database itself, `facts` of the driver reads."""
+    """Implements `RepairStore`. The driver's `facts` reads facts of the database itself."""
 
     def __init__(self, steps: Steps, facts: ReadFacts) -> None:
         self._steps = steps
@@ -228,7 +228,7 @@ class SqlRepairs:
         while spot is not None:
             if spot.at is not None and not _is_position(spot.step, spot.at):
                 raise unknown(cursor)
-            left_out = quick and spot.step in _GROWING  # but a step all the same: its cursors are good for either walk
+            left_out = quick and spot.step in _GROWING  # still a step, so that cursors are valid for both kinds of scan
             found, at = ([], None) if left_out else await self._steps.read(partial(_scan, spot=spot))
             spot = course.after(spot, at)
             yield Page(tuple(found), cursor_of(spot))
@@ -260,7 +260,7 @@ def _still_there(tx: Transaction, faults: Sequence[Fault]) -> list[bool]:
 
 
 def _repair_all(tx: Transaction, queue: str, faults: Sequence[Fault]) -> list[bool]:
-    """Those of one queue, in one transaction. The counts are counted anew: who mends by hand must not guess them."""
+    """Repair the faults of one queue, in one transaction. Counts are counted again, not taken from the fault."""
     found, row = [], tx.find(queue)
     for fault in faults:
         there = _is_there(tx, fault)
@@ -296,14 +296,14 @@ def _repair(tx: Transaction, row: QueueRow, fault: Fault) -> None:
         case FaultKind.DEDUP:
             step = QueueChanges(tx, row)
             step.ended_keys = [(key, fault.subject) for (key,) in tx.all(_SQL["dedup"], (row.key, fault.subject))]
-            step.flush()  # as if its owner ended now: a job that was kept for that moment is stored
+            step.flush()  # as if its owner ended now: the next job is stored
         case _:
             pass  # counts
 
 
 def _put_back(tx: Transaction, row: QueueRow, key: int) -> None:
-    """Have a job stand where its own row says; if there is no such place, with those that wait
-    for children if it does, else at the end of the line."""
+    """Put a job in the place that its own row names. If there is no such place, put it with those that wait for
+    children if it has any, else at the end of the line."""
     job = tx.row(_JOB, (key,))
     if job is None:
         return

@@ -70,7 +70,7 @@ _FEW: Final = 10  # open children that are named
 
 @implements(FlowStore)
 class SqlFlows:
-    """Jobs that wait for others."""
+    """Jobs that wait for other jobs."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
@@ -106,12 +106,12 @@ class SqlFlows:
 
 
 _SQL: Final = statements("flows")
-_PARENTS_A_ROUND: Final = 100  # parents in a round, and open children of each
+_PARENTS_A_ROUND: Final = 100  # parents per round, and open children of each
 _CHILDREN_A_ROUND: Final = 20
 
 
 class ChildStatus:
-    """What a parent knows of a child."""
+    """What a parent knows about a child."""
 
     OPEN: Final = 0
     COMPLETED: Final = 1
@@ -120,7 +120,7 @@ class ChildStatus:
 
 
 class FlowMember(NamedTuple):
-    """A job of a flow, and where it stands."""
+    """A job of a flow, and its place."""
 
     key: int
     chosen: str | None
@@ -173,7 +173,7 @@ def member(tx: Transaction, queue: str, identity: str) -> Located | None:
 
 
 def children_ended(step: QueueChanges) -> None:
-    """Children have ended: their parents know, and go on where the policy says so."""
+    """Children have ended: notify their parents, and release those whose policy allows it."""
     ended, step.ended_children = step.ended_children, []
     tx, queue = step.tx, step.row.name
     parents: dict[tuple[str, str], Located | None] = {}
@@ -182,7 +182,7 @@ def children_ended(step: QueueChanges) -> None:
     for each in ended:
         place = (each.parent.queue, each.parent.id)
         parent = parents.pop(place) if place in parents else member(tx, *place)
-        parents[place] = parent  # in the order in which their last child ended
+        parents[place] = parent  # in the order in which their last children ended
         if each.ending == "failed" and each.parent.policy == "wait" and each.stays:
             continue
         key = dead_parent_key(tx, *place) if parent is None else parent.job.key
@@ -201,13 +201,13 @@ def children_ended(step: QueueChanges) -> None:
 
 
 def dead_parent_key(tx: Transaction, queue: str, identity: str) -> int | None:
-    """Under which key a parent that is a dead letter has its children: they go on, and it may be run again."""
+    """The key under which a dead letter that is a parent keeps its children: they continue, and it may be replayed."""
     key: int | None = tx.value(_SQL["dead_letter_children"], (letter_id(queue, identity),))
     return key
 
 
 def _end(tx: Transaction, parent: int, queue: str, child: ChildEnded) -> int:
-    """Write down how a child has ended, or nothing where its policy says so; whether it was waited for."""
+    """Record how a child ended, unless its policy discards that. Returns whether the parent was waiting for it."""
     if child.ending == "completed":
         known: tuple[int, str | None] = (ChildStatus.COMPLETED, child.text)
     elif child.ending == "failed" and child.parent.policy in {"continue", "ignore"}:
@@ -240,7 +240,7 @@ def _release(tx: Transaction, row: QueueRow, parent: FlowMember, delay: int) -> 
 
 
 def _fail_parent(tx: Transaction, row: QueueRow, parent: FlowMember, reason: str) -> None:
-    """A parent fails for its child: by whoever claims it next, as in BullMQ, so that it fails in its own queue."""
+    """Make a parent fail for its child at its next claim, as BullMQ does, so that it fails in its own queue."""
     if parent.ended:
         return
     tx.run(_SQL["fail_parent"], (reason, parent.key))
@@ -249,14 +249,15 @@ def _fail_parent(tx: Transaction, row: QueueRow, parent: FlowMember, reason: str
 
 
 def release_if_done(tx: Transaction, queue: str, identity: str) -> None:
-    """Let a parent go on that waits for nothing any more."""
+    """Release a parent that waits for nothing any longer."""
     found = member(tx, queue, identity)
     if found is not None:
         _go_on(tx, *found, set())
 
 
 def remove_from_flows(step: QueueChanges) -> None:
-    """Jobs are about to be deleted: their parents wait for them no longer, and nothing is known of their children."""
+    """Jobs are about to be deleted: their parents stop waiting for them, and what they know of their own children
+    goes."""
     removed, step.removed_early = step.removed_early, []
     for key, chosen, text in step.tx.all(_SQL["of_keys"], (json.dumps(removed),)):
         stored = load_options(text)
@@ -267,14 +268,14 @@ def remove_from_flows(step: QueueChanges) -> None:
 
 
 def child_discarded(tx: Transaction, queue: str, identity: str, link: ParentLink) -> None:
-    """A child is gone for good that had failed and could have been run again."""
+    """A failed child that could have been run again is gone for good."""
     found = member(tx, link.queue, link.id)
     if found is not None and tx.run(_SQL["close"], (found.job.key, queue, identity)):
         _go_on(tx, *found, set())
 
 
 def rejoin(tx: Transaction, queue: str, identity: str, link: ParentLink) -> None:
-    """A child runs again: its parent waits for it once more, if it still waits, or will when it runs again itself."""
+    """A child runs again: its parent waits for it again, if it still waits, or will once it runs again itself."""
     found = member(tx, link.queue, link.id)
     parent = dead_parent_key(tx, link.queue, link.id) if found is None else found.job.key
     if parent is not None and (found is None or found.job.waits or found.job.failed):
@@ -287,19 +288,19 @@ def reopen(tx: Transaction, parent: int, queue: str, identity: str) -> None:
 
 
 def note_end(tx: Transaction, parent: int, standing: int, child: tuple[str, str], text: str) -> None:
-    """How a child has ended, whatever was known of it."""
+    """Record how a child ended, whatever was recorded before."""
     reopen(tx, parent, *child)
     tx.run(_SQL["end"], (standing, text, parent, *child))
 
 
 def forgive(tx: Transaction, parent: int) -> None:
-    """A parent that was to fail for its children runs once more."""
+    """A parent that was to fail for its children may run again."""
     tx.run(_SQL["forgive"], (parent,))
 
 
 def release_parents(tx: Transaction, row: QueueRow) -> int:
-    """Parents that wait for children of which nothing is left, as when retention took them, wait no longer. Some
-    parents a round, others in the next minute; and of each the first few open children."""
+    """Release parents whose remaining children are gone, for example through retention. A few parents per round, and
+    the first few open children of each."""
     if not row.waiting_children:
         return 0
     first = tx.now // 60_000 * _PARENTS_A_ROUND % row.waiting_children
@@ -335,7 +336,7 @@ def add_flow(
     closed: Sequence[JobRef],
     call: Call | None,
 ) -> list[Added]:
-    """What `Flows.add_flow` promises."""
+    """Implements `Flows.add_flow`."""
     before = answered(tx, call)
     if before is not None:
         return [Added(job, AddOutcome(outcome), State(state)) for job, outcome, state in before]
@@ -355,7 +356,7 @@ def add_flow(
 
 
 def add_children(tx: Transaction, lease: Lease, nodes: Sequence[FlowNode], call: Call | None) -> Verdict:
-    """Children of a job, from whoever runs it."""
+    """Add children to a job that is running."""
     before = answered(tx, call)
     if before is not None:
         return Verdict(before)
@@ -371,7 +372,7 @@ def add_children(tx: Transaction, lease: Lease, nodes: Sequence[FlowNode], call:
 
 
 def add_and_wait(step: QueueChanges, key: int, rested: Rested) -> bool:
-    """Children of a job that its own run hands in with them; whether there are any to wait for."""
+    """Add the children with which a run ends. Returns whether there are any to wait for."""
     tx = step.tx
     FlowInsert(tx, rested.children).write()
     if rested.children_round:
@@ -381,7 +382,7 @@ def add_and_wait(step: QueueChanges, key: int, rested: Rested) -> bool:
 
 
 def _hold_back(tx: Transaction, held: Sequence[JobRef], flow: "FlowInsert", hold_for: int) -> None:
-    """Parents that are added here, or held back already; not one that was whole before."""
+    """The parents that are added here, or are already held back; not those that were complete before."""
     for ref in held:
         found = member(tx, ref.queue, ref.id)
         if found is not None and (
@@ -400,23 +401,23 @@ def _close(tx: Transaction, ref: JobRef) -> None:
 
 
 class _NewChild(NamedTuple):
-    """A job that becomes a child: a new one, or one that is there already."""
+    """A job that becomes a child: a new one, or one that exists already."""
 
     node: FlowNode
     there: FlowMember | None = None
 
 
 class FlowInsert:
-    """Jobs to be added together. Making one decides what becomes of each, and raises where that is impossible; `write`
-    does it."""
+    """Jobs to be added together. The constructor decides what happens to each, and raises if that is impossible;
+    `write` stores them."""
 
     def __init__(self, tx: Transaction, nodes: Sequence[FlowNode]) -> None:
         self._tx = tx
         self._answers: list[tuple[FlowNode, AddOutcome, State]] = []
-        self._states: dict[JobRef, State] = {}  # of those that are new, once they are stored
+        self._states: dict[JobRef, State] = {}  # of new jobs, after they are stored
         self.fresh: dict[str, int] = {}
-        self.fresh_of: defaultdict[str, Counter[str]] = defaultdict(Counter)  # of these, how many a group
-        self.parents: dict[JobRef, FlowMember | None] = {}  # None: it is one of these
+        self.fresh_of: defaultdict[str, Counter[str]] = defaultdict(Counter)  # new jobs per group
+        self.parents: dict[JobRef, FlowMember | None] = {}  # None: it is among those added
         self._new: list[FlowNode] = []
         self._new_children: list[_NewChild] = []  # in the order in which they are added
         self._left_out: set[JobRef] = set()
@@ -448,7 +449,7 @@ class FlowInsert:
             self._adopt(node, parent, there)
 
     def _known(self, node: FlowNode, there: FlowMember | None) -> None:
-        """A job that this parent has, or had, already."""
+        """A job that this parent has or had as a child already."""
         if node.waits and there is not None:
             self.parents[node.ref] = there
         elif node.waits:
@@ -456,7 +457,7 @@ class FlowInsert:
         self._answer(node, there)
 
     def _parent(self, ref: JobRef, parent: JobRef) -> FlowMember | None:
-        """The job that is to get a child; None if it is among those that are added."""
+        """The job that gets a child; None if it is among those added."""
         if parent not in self.parents:
             found = member(self._tx, parent.queue, parent.id)
             if found is None:
@@ -467,7 +468,7 @@ class FlowInsert:
         return self.parents[parent]
 
     def _root(self, node: FlowNode, there: FlowMember) -> None:
-        """A flow whose first job is there already is there already, unless it was never whole."""
+        """If the first job of a flow exists, the flow exists, unless it was never completed."""
         hold = (there.key, *_HOLD)
         if node.waits and there.waits and self._tx.one(_SQL["is_known"], hold) is not None:
             self.parents[node.ref] = there
@@ -493,12 +494,12 @@ class FlowInsert:
         self._answer(node, there)
 
     def _answer(self, node: FlowNode, there: FlowMember | None) -> None:
-        """What there is already, or was: a child that has ended may be gone."""
+        """What exists already, or did: a child that has ended may be gone."""
         state = State.COMPLETED if there is None else State.ACTIVE if there.running else STATE_OF[there.place]
         self._answers.append((node, AddOutcome.DUPLICATE, state))
 
     def write(self) -> list[Added]:
-        """Store them; what became of each."""
+        """Store them, and return the outcome of each."""
         self._store()
         self._link()
         return [
@@ -538,7 +539,7 @@ class FlowInsert:
         return stored.key if stored is not None else keys_of(self._tx, self._tx.queue(ref.queue), (ref.id,))[ref.id]
 
     def _standing(self, node: FlowNode, child: FlowMember | None) -> tuple[int, str, str, str | None]:
-        """How a child stands that is new, or was there already and becomes one."""
+        """The state of a child that is new, or that exists and becomes one."""
         if child is not None:
             self._tx.run(_SQL["adopt"], (json.dumps(_link(node)), child.key))
             if child.place == Place.COMPLETED and not child.running:
@@ -547,7 +548,7 @@ class FlowInsert:
 
 
 def _taken(tx: Transaction, nodes: Iterable[FlowNode]) -> dict[JobRef, FlowMember]:
-    """Those of the ids that jobs have already."""
+    """The ids among these that jobs already have."""
     by_queue: dict[str, list[str]] = {}
     for node in nodes:
         by_queue.setdefault(node.queue, []).append(node.ref.id)
@@ -571,8 +572,8 @@ def _text(node: FlowNode) -> str | None:
 
 
 def rollback(tx: Transaction, row: QueueRow, limit: int) -> int:
-    """Flows of which the rest never came are taken back: what has not started of them is removed, and then those who
-    waited for it."""
+    """Take back flows whose remaining parts never came: remove their jobs that have not started, and then the
+    parents."""
     removed = 0
     for (key,) in tx.all(_SQL["abandoned"], (row.key, tx.now)):
         children = tx.all(_SQL["first_open"], (key, limit))
@@ -590,7 +591,7 @@ def _id_of(tx: Transaction, key: int) -> str:
 
 
 def _undo(tx: Transaction, queue: str, identity: str, *, whole: bool = False) -> int:
-    """Remove what has not started. A parent among them has its turn when its own children are gone."""
+    """Remove jobs that have not started. A parent among them is removed once its own children are gone."""
     found = member(tx, queue, identity)
     if found is None or found.job.running or found.job.ended:
         return 0
@@ -616,7 +617,7 @@ def child_counts(tx: Transaction, ref: JobRef, where: Kept, few: int) -> ChildCo
 
 
 def _children_key(tx: Transaction, ref: JobRef, where: Kept) -> int | None:
-    """Under which key the children of a job, or of its dead letter, are known."""
+    """The key under which the children of a job, or of its dead letter, are stored."""
     if where == "dead_letters":
         return dead_parent_key(tx, ref.queue, ref.id)
     found = member(tx, ref.queue, ref.id)

@@ -41,13 +41,13 @@ __all__ = [
 
 _SQL: Final = statements("groups")
 _EXACT: Final = 100  # starts up to which a rate is counted to the millisecond
-_PASSES: Final = 100  # groups that a claim looks at beyond what it takes
+_PASSES: Final = 100  # groups that a claim examines beyond those that it takes from
 
 
 @dataclass(slots=True)
 class Group:
-    """A group as it stands, kept in step with what is done to it. `left` is what its rate still allows; `till` until
-    when it allows nothing."""
+    """A group, kept up to date with what is done to it. `left` is how many starts its rate still allows; `till` is
+    until when it allows none."""
 
     name: str
     limits: GroupLimits
@@ -63,7 +63,7 @@ class Group:
 
     @property
     def room(self) -> float:
-        """How many more may be let in now."""
+        """How many more may be admitted now."""
         if self.paused:
             return 0
         return max(0, min((self.limits.concurrency or inf) - self.seats, self.left))
@@ -91,7 +91,7 @@ def _read_rate(tx: "Transaction", row: "QueueRow", group: Group) -> None:
     rate = group.limits.rate_limit
     assert rate is not None  # noqa: S101 - asked for by the caller
     count, oldest = tx.one(_SQL["starts"], (row.key, group.name, tx.now - per_ms(rate)))
-    (in_line,) = tx.one(_SQL["in_line"], (row.key, group.name))  # each may start at any moment
+    (in_line,) = tx.one(_SQL["in_line"], (row.key, group.name))  # each of these may start at any moment
     group.left = rate.max - count - in_line
     group.till = None if oldest is None else oldest + per_ms(rate)
 
@@ -102,13 +102,13 @@ def touched(tx: "Transaction", keys: Sequence[int]) -> list[str]:
 
 
 def make_ready(step: "QueueChanges", key: int, spot: tuple[int, int]) -> None:
-    """Make a job claimable, at this spot; one of a group when its turn comes."""
+    """Make a job claimable at this position; a job of a group when its turn comes."""
     step.stand_at(key, _grouped_spot(step, key, spot) if step.row.grouped else spot)
 
 
 def _grouped_spot(step: "QueueChanges", key: int, spot: tuple[int, int]) -> tuple[int, int]:
-    """Where a job goes that is ready: parked, if it has a group. One that has stalled keeps its seat, unless its group
-    is paused."""
+    """Where a ready job goes: parked, if it has a group. A job that has stalled keeps its seat, unless its group is
+    paused."""
     found = step.tx.one(_SQL["of_job"], (key,))
     if found is None:
         return spot
@@ -120,7 +120,7 @@ def _grouped_spot(step: "QueueChanges", key: int, spot: tuple[int, int]) -> tupl
 
 
 def admit_waiting(step: "QueueChanges", names: Iterable[str]) -> None:
-    """Let in what may be; the writes before this are made."""
+    """Admit what may be admitted; the writes before this must have been made."""
     groups = read(step.tx, step.row, names)
     sizes = {name: int(min(g.room, g.weight - g.seats)) for name, g in groups.items() if g.parked}
     first = _first(step, [name for name, size in sizes.items() if size > 0], max(sizes.values(), default=0) + 1)
@@ -133,7 +133,7 @@ def admit_waiting(step: "QueueChanges", names: Iterable[str]) -> None:
 
 
 def _first(step: "QueueChanges", names: Sequence[str], count: int) -> dict[str, list[Any]]:
-    """The first so many parked jobs of each: key, place, rank, priority."""
+    """The first parked jobs of each group: key, place, rank, priority."""
     if not names:
         return {}
     found = step.tx.all(_SQL["first"], (step.row.key, count, json.dumps(names)))
@@ -150,7 +150,7 @@ def _admit(step: "QueueChanges", group: Group, parked: Iterable[Any]) -> None:
 
 
 def _queue_up(step: "QueueChanges", group: Group) -> None:
-    """What is left of it waits for its turn, or for its rate."""
+    """Let the rest of a group wait for its turn, or for its rate."""
     row, tx = step.row, step.tx
     if not group.parked or (not group.room and (group.paused or group.left >= 1 or group.till is None)):
         return
@@ -160,7 +160,7 @@ def _queue_up(step: "QueueChanges", group: Group) -> None:
 
 
 def admit_due(step: "QueueChanges") -> None:
-    """Groups whose rate lets more start, a bounded number."""
+    """Admit jobs of groups whose rate allows more starts, a bounded number."""
     due = [name for (name,) in step.tx.all(_SQL["due"], (step.row.key, step.tx.now, _PASSES))]
     if due:
         step.tx.run_all(_SQL["leave_ring"], [(name,) for name in due], step.row.key)
@@ -169,7 +169,7 @@ def admit_due(step: "QueueChanges") -> None:
 
 
 def by_turns(step: "QueueChanges", want: int) -> int:
-    """Let in up to `want`. How many that were."""
+    """Admit up to `want` jobs in turns. Returns how many."""
     names = [name for (name,) in step.tx.all(_SQL["next_turns"], (step.row.key, want + _PASSES))]
     if not names:
         return 0
@@ -187,7 +187,7 @@ def by_turns(step: "QueueChanges", want: int) -> int:
 
 
 def _deal(step: "QueueChanges", groups: Sequence[Group], parked: "dict[str, deque[Any]]", want: int) -> int:
-    """Round after round, as many of each as its weight says."""
+    """Round after round, as many of each group as its weight says."""
     turns, given = deque(groups), 0
     while turns and given < want:
         group = turns.popleft()
@@ -201,7 +201,7 @@ def _deal(step: "QueueChanges", groups: Sequence[Group], parked: "dict[str, dequ
 
 
 def may_start_again(step: "QueueChanges", ready: ReadyJob) -> bool:
-    """Whether a suspect may start as far as its group's rate goes. If not, it is parked until that allows it."""
+    """Whether its group's rate allows a suspect to start. If not, it is parked until the rate does."""
     name, key = ready.group_name, ready.job.key
     if name is None or read(step.tx, step.row, [name])[name].left > 0:
         return True
@@ -212,7 +212,7 @@ def may_start_again(step: "QueueChanges", ready: ReadyJob) -> bool:
 
 
 def count_starts(step: "QueueChanges", names: Sequence[str]) -> None:
-    """Jobs of these groups start now: one for each time that a name is there."""
+    """Count starts of these groups, one for each occurrence of a name."""
     for name, group in read(step.tx, step.row, dict.fromkeys(names)).items():
         rate = group.limits.rate_limit
         if rate is not None:
@@ -223,7 +223,7 @@ def count_starts(step: "QueueChanges", names: Sequence[str]) -> None:
 
 
 def next_until(step: "QueueChanges") -> int | None:
-    """When the next claim may find something of a group: now, or when a rate lets more start."""
+    """When the next claim may find a job of a group: now, or when a rate allows more."""
     row, tx = step.row, step.tx
     if tx.one(_SQL["any_turn"], (row.key,)) is not None:
         return tx.now
@@ -232,7 +232,7 @@ def next_until(step: "QueueChanges") -> int | None:
 
 
 class GroupAdmission:
-    """The groups of the jobs of one add, as they stand while these come in."""
+    """The groups of one add's jobs, updated as jobs are added."""
 
     def __init__(self, step: QueueChanges, names: Sequence[str]) -> None:
         self._step = step
@@ -244,7 +244,7 @@ class GroupAdmission:
         return next_order(self._step.row, job)
 
     def spot(self, name: str, priority: int, order: int) -> tuple[int, int]:
-        """Where a job that is ready goes."""
+        """Where a ready job goes."""
         group = self._groups[name]
         if group.room and not group.parked and group.seats < group.weight:
             group.admit()
@@ -255,18 +255,18 @@ class GroupAdmission:
 
 
 def next_order(row: QueueRow, job: NewJob) -> int:
-    """A place behind all of its group, or before them."""
+    """A position behind all jobs of its group, or in front of them."""
     row.grouped, row.orders = 1, row.orders + 1
     return -row.orders if job.lifo else row.orders
 
 
 def waiting(tx: Transaction, row: QueueRow, name: str) -> int:
-    """How many of a group have not started."""
+    """How many jobs of a group have not started."""
     return int(tx.value(_SQL["in_line"], (row.key, name))) + int(tx.value(_SQL["out_of_line"], (row.key, name)))
 
 
 def refuse_overfull(tx: Transaction, row: QueueRow, added: "Counter[str]") -> None:
-    """All or none: a group that these would overfill takes none of them."""
+    """Raise if these jobs exceed the limit of a group; then none of them is stored."""
     for name, group in (read(tx, row, added) if added else {}).items():
         most = group.limits.max_waiting
         if most is not None and (held := waiting(tx, row, name)) > most:
@@ -318,7 +318,7 @@ def _set_group(tx: Transaction, queue: str, change: SetGroup, call: Call | None)
 
 
 def _put_back(step: QueueChanges, name: str) -> None:
-    """Those of a paused group that were let in and have not started go back to where they were."""
+    """Move admitted jobs of a paused group that have not started back to where they were."""
     for key, place, rank in step.tx.all(_SQL["admitted"], (step.row.key, name)):
         _, order, _ = step.tx.one(_SQL["of_job"], (key,))
         step.leave(key, place, rank)
@@ -326,7 +326,7 @@ def _put_back(step: QueueChanges, name: str) -> None:
 
 
 def admit_more(step: QueueChanges) -> None:
-    """Limits have changed for all groups: each that has parked jobs is looked at."""
+    """The limits of all groups have changed: check each one that has parked jobs."""
     names, after = [], ""
     while found := [name for (name,) in step.tx.all(_SQL["parked_groups"], (step.row.key, after, _AT_ONCE))]:
         names += found
@@ -370,7 +370,7 @@ def _view(tx: Transaction, row: QueueRow, name: str) -> GroupRow:
 
 
 def group_blockers(tx: Transaction, row: QueueRow, identity: str) -> GroupBlockers | None:
-    """What its group keeps a job from; None where it has none."""
+    """What in its group keeps a job from starting; None if it has no group."""
     key = keys_of(tx, row, [identity]).get(identity)
     found = None if key is None else tx.one(_SQL["of_job"], (key,))
     if found is None:

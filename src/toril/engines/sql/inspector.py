@@ -68,7 +68,7 @@ T = TypeVar("T")
 
 
 class StoredJob(NamedTuple):
-    """All there is of a job, running or not."""
+    """Everything stored about a job, running or not."""
 
     key: int
     chosen: str | None
@@ -124,7 +124,7 @@ class StoredRun(NamedTuple):
 
 
 class StoredEvents(NamedTuple):
-    """The events of one step and kind."""
+    """The events of one step that have one kind."""
 
     key: int
     time: int
@@ -144,7 +144,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,19}\Z")
 
 
 def explain(tx: Transaction, queue: str, identity: str, limits: Limits) -> JobBlockers:
-    """What `Inspector.explain` promises."""
+    """Implements `Inspector.explain`."""
     row = tx.find(queue)
     if row is None:
         return JobBlockers(now=tx.now)
@@ -174,7 +174,7 @@ def _ahead(tx: Transaction, row: QueueRow, place: int, rank: int, precedence: Pr
 
 
 def _rate_opens_at(tx: Transaction, row: QueueRow, rate: RateLimit) -> int | None:
-    """When a used-up rate lets more start; None if it does now."""
+    """When a used-up rate allows more starts; None if it does now."""
     if rate.window == "fixed":
         return row.window_till if row.window_till > tx.now and row.window_starts >= rate.max else None
     count, oldest = tx.one(_SQL["starts_since"], (row.key, tx.now - per_ms(rate)))
@@ -248,7 +248,7 @@ def _events_of(before: int, row: StoredEvents) -> list[EventRow]:
 
 
 def _ended_job(job: StoredJob) -> Ended:
-    """How a job that is still in the store ended, if it has."""
+    """How a job that is still stored ended, if it has."""
     if job.deadline is not None or job.place not in {Place.COMPLETED, Place.FAILED}:
         return Pending()
     if job.place == Place.COMPLETED:
@@ -258,7 +258,7 @@ def _ended_job(job: StoredJob) -> Ended:
 
 
 def _ended_run(cause: str, text: str, *, whole: bool) -> Ended:
-    """How a job ended, as its kept result or its run record tells."""
+    """How a job ended, from its kept result or its run record."""
     match Cause(cause):
         case Cause.COMPLETED:
             return Completed(text) if whole else Gone()
@@ -273,7 +273,7 @@ def queues(tx: Transaction) -> list[str]:
 
 
 def queue_view(tx: Transaction, name: str) -> QueueSummary:
-    """A queue's view; one that nothing was ever put into is empty."""
+    """A queue's view; of a queue that was never used, an empty one."""
     row = tx.find(name)
     if row is None:
         return QueueSummary(
@@ -315,7 +315,7 @@ def _job(tx: Transaction, name: str, key: int) -> JobRow | None:
 
 
 def page(tx: Transaction, name: str, state: State, cursor: str | None, limit: int) -> Page[JobRow]:
-    """Jobs of a state: the next to run first, the last to end first."""
+    """Jobs in a state: the next to run first, the last to end first."""
     row = tx.find(name)
     if row is None:
         return Page(())
@@ -329,7 +329,7 @@ def page(tx: Transaction, name: str, state: State, cursor: str | None, limit: in
             found.append(job)
             room -= sum(map(len, filter(None, (job.data, job.result, job.progress, job.metadata, job.checkpoint))))
         if room < 0 and count < len(keys):
-            return page(tx, name, state, cursor, count)  # once more, for the cursor that stands there
+            return page(tx, name, state, cursor, count)  # again, with the cursor found there
     return Page(tuple(found), after)
 
 
@@ -342,8 +342,8 @@ def _running(tx: Transaction, row: QueueRow, cursor: str | None, limit: int) -> 
 def _in_line(
     tx: Transaction, row: QueueRow, state: State, cursor: str | None, limit: int
 ) -> tuple[list[int], str | None]:
-    """A walk sees the jobs that were there when it began. One that moves meanwhile has a `moved` above the walk's
-    ceiling wherever it goes, so it is not seen again."""
+    """A listing sees the jobs that were there when it began. A job that moves meanwhile has a `moved` above the
+    listing's ceiling wherever it goes, so it is not seen twice."""
     newest_first = state in FINISHED
     places = list(reversed(places_of(state)))
     start = (places[0], _END if newest_first else -_END, _END if newest_first else -_END, row.moves)
@@ -383,14 +383,14 @@ def errors(tx: Transaction, name: str, identity: str, where: Kept) -> tuple[Atte
 
 
 def _key(tx: Transaction, name: str, identity: str) -> int | None:
-    """The key of a job that is there."""
+    """The key of a job that exists."""
     row = tx.find(name)
     key = keys_of(tx, row, (identity,)).get(identity) if row else None
     return key if key is not None and exists(tx, key, identity) else None
 
 
 def events(tx: Transaction, name: str, after: str | None, limit: int, of: str | None) -> EventPage:
-    """What happened after an event, to all jobs or to one; from the beginning of what is kept where none is named."""
+    """The events after this one, of all jobs or of one job; without a position, from the beginning of what is kept."""
     row = tx.find(name)
     (seen,) = _numbers(after, 1) or (None,)
     if row is None:
@@ -404,7 +404,7 @@ def events(tx: Transaction, name: str, after: str | None, limit: int, of: str | 
     sought, last = json.dumps(of), start
     for each in tx.rows(_EVENTS, values):
         last = each.key - base
-        if of is None or sought in each.jobs:  # most rows are of other jobs, and need not be taken apart
+        if of is None or sought in each.jobs:  # most rows are about other jobs, and need not be parsed
             found = _events_of(last - each.size, each)
             items += [event for event in found if int(event.at) > start and of in {None, event.job_id}]
     if of is None and len(items) >= limit:
@@ -435,7 +435,7 @@ def runs(tx: Transaction, name: str, ending: RunStatus, cursor: str | None, limi
 
 
 def finished(tx: Transaction, name: str, ids: Sequence[str]) -> list[Finished]:
-    """How each of these jobs ended, as far as the store can tell."""
+    """How each of these jobs ended, as far as the store knows."""
     row = tx.find(name)
     if row is None:
         return [Finished(identity, Gone()) for identity in ids]
@@ -446,7 +446,7 @@ def finished(tx: Transaction, name: str, ids: Sequence[str]) -> list[Finished]:
 
 
 def _ended(tx: Transaction, row: QueueRow, identity: str, key: int | None) -> Ended | None:
-    """How a job ended, as it tells itself or the result that was kept of it."""
+    """How a job ended, from its row or its kept result."""
     job = None if key is None else tx.row(_JOB, (key,))
     if job is not None and job.id == identity:
         return _ended_job(job)
@@ -455,7 +455,7 @@ def _ended(tx: Transaction, row: QueueRow, identity: str, key: int | None) -> En
 
 
 def _last_runs(tx: Transaction, row: QueueRow, ids: Sequence[str]) -> dict[str, Ended]:
-    """How the last runs of these ended, as the records tell. They have no index of ids: all are looked for at once."""
+    """How the last runs of these jobs ended, from run records. These have no index of ids, so all are read at once."""
     last: dict[str, tuple[Any, ...]] = {}
     for ending in RunStatus if ids else ():
         base = run_key(row.key, ending, 0)
@@ -466,12 +466,13 @@ def _last_runs(tx: Transaction, row: QueueRow, ids: Sequence[str]) -> dict[str, 
 
 
 def arrivals(tx: Transaction, names: Sequence[str]) -> dict[str, str]:
-    """A mark of what has arrived in each of these queues so far; another one means that a claim may find work."""
+    """A mark of what has arrived in each of these queues so far; a different mark means that a claim may find work."""
     return dict(tx.all(_SQL["arrivals"], (json.dumps(names),)))
 
 
 def worker_calls(tx: Transaction, names: Sequence[str]) -> dict[str, str]:
-    """A mark of the last call to each of these workers. With its time, as the count begins anew once it was pruned."""
+    """A mark of the last call to each of these workers. It contains the time, because counting starts again after
+    pruning."""
     return dict(tx.all(_SQL["calls"], (json.dumps(names),)))
 
 
@@ -487,7 +488,7 @@ def _numbers(cursor: object, count: int) -> tuple[int, ...] | None:
 
 @implements(Inspector)
 class SqlInspector:
-    """Reads that see one moment of the store each."""
+    """Reads that each see the store at one moment."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps

@@ -35,11 +35,11 @@ _SQL: Final = statements("leases")
 _OVERDUE: Final = query("leases", "overdue", LeasedJob)
 _ONE: Final = query("leases", "one", LeasedJob)
 
-STALLED_TOO_OFTEN = "job stalled more than allowable limit"  # BullMQ's words, which its users search for
+STALLED_TOO_OFTEN = "job stalled more than allowable limit"  # BullMQ's wording, which its users search for
 
 
 def renew(tx: Transaction, leases: Sequence[Lease], ttl: int) -> Renewed:
-    """Renew each lease that still holds."""
+    """Renew each lease that is still valid."""
     lost, cancelled = [], []
     for lease in leases:
         row = tx.find(lease.queue)
@@ -54,7 +54,7 @@ def renew(tx: Transaction, leases: Sequence[Lease], ttl: int) -> Renewed:
 
 
 def report(tx: Transaction, queue: str, reports: Sequence[Report], call: Call | None) -> list[Verdict]:
-    """Write each report whose lease holds."""
+    """Write each report whose lease is valid."""
     before = answered(tx, call)
     if before is not None:
         return [Verdict(verdict) for verdict in before]
@@ -96,7 +96,7 @@ def _log(tx: Transaction, key: int, line: str) -> None:
 
 
 def recover(tx: Transaction, queue: str, dead: Sequence[Lease], cause: str | None, limit: int) -> Recovered:
-    """Take back what ran out, and what `dead` names, even before."""
+    """Recover jobs whose lease has expired, and those of `dead` even before that."""
     row = tx.find(queue)
     if row is None:
         return Recovered(now=tx.now)
@@ -130,8 +130,8 @@ def _stalled(row: LeasedJob) -> JobFacts:
 
 
 def _recover(step: QueueChanges, job: JobFacts, row: LeasedJob, cause: str | None) -> Cause | None:
-    """Why the job has ended, if it has. It fails only for a stall in a run of its own, where nothing else can have
-    brought the worker down; or where it may not run twice at all."""
+    """Recover one job. Returns why it has ended, if it has. It fails only for a stall while it ran alone, when nothing
+    else can have crashed the worker, or if it must not run twice at all."""
     step.leave_active([job.key])
     if row.cancelling is not None:
         step.fail(job, Cause.CANCELLED, Failure(row.cancelling, CANCELLED_KIND), made=job.attempts_made)

@@ -19,11 +19,11 @@ __all__ = ["heartbeat", "lead", "once", "prune", "resign", "signal"]
 _SQL: Final = statements("maintenance")
 
 _OLD_GROUP_STARTS = statement("groups", "old_starts")
-_LONGEST_RATE = 31 * 86_400_000  # the window of no rate is longer
+_LONGEST_RATE = 31 * 86_400_000  # the longest window of a rate
 
 
 class AgedJob(NamedTuple):
-    """A job kept for an age that has passed; without a place it is gone."""
+    """A kept job whose retention is over; without a place it is gone."""
 
     till: int
     key: int
@@ -36,14 +36,14 @@ class AgedJob(NamedTuple):
 
 
 _AGED: Final = query("maintenance", "aged", AgedJob)
-# A caller that has not sent its call again for this long has given up on it.
+# A caller that has not repeated its call for this long has given up.
 _CALLS_KEPT = 3_600_000
-# A worker whose loop stood still for longer than its sign of life lasts still hears what it was told.
+# A worker whose loop was blocked for longer than its heartbeat is valid still gets its commands.
 _ORDERS_KEPT = 300_000
 
 
 def prune(tx: Transaction, queue: str, limit: int) -> int:
-    """Remove, up to `limit` of each kind, what has outlived its retention."""
+    """Remove what has outlived its retention, up to `limit` of each kind."""
     removed = tx.run(_SQL["old_calls"], (tx.now - _CALLS_KEPT, f"{LASTING}*", limit))
     removed += tx.run(_SQL["old_worker_calls"], (tx.now - _CALLS_KEPT, limit))
     removed += tx.run(_SQL["dead_workers"], (tx.now - _ORDERS_KEPT,))
@@ -62,7 +62,7 @@ def prune(tx: Transaction, queue: str, limit: int) -> int:
 
 
 def _prune_aged(step: QueueChanges, limit: int) -> int:
-    """Jobs kept for an age that has passed, unless they have run again since."""
+    """Remove kept jobs whose retention is over, unless they have run again since."""
     row, tx = step.row, step.tx
     aged = tx.rows(_AGED, (row.key, tx.now, limit))
     for job in aged:
@@ -81,7 +81,8 @@ def _prune_aged(step: QueueChanges, limit: int) -> int:
 
 
 def heartbeat(tx: Transaction, beat: Heartbeat, ttl: int) -> tuple[WorkerRequest, ...]:
-    """Note a worker's sign of life; hand over the orders that it has not heard. One that has stopped is removed."""
+    """Store a worker's heartbeat, and return the commands that it has not received. A worker that has stopped is
+    removed."""
     if ttl == 0:
         tx.run(_SQL["stopped"], (beat.worker, beat.started_at))
         return ()
@@ -99,7 +100,7 @@ def heartbeat(tx: Transaction, beat: Heartbeat, ttl: int) -> tuple[WorkerRequest
 
 
 def signal(tx: Transaction, worker: str, order: WorkerRequest) -> bool:
-    """Leave an order for a living worker, and wake it."""
+    """Leave a command for a live worker, and wake it."""
     orders = tx.value(_SQL["living_orders"], (worker, tx.now))
     if orders is None:
         return False
@@ -110,7 +111,7 @@ def signal(tx: Transaction, worker: str, order: WorkerRequest) -> bool:
 
 
 def lead(tx: Transaction, role: str, owner: str, ttl: int) -> bool:
-    """Take or renew the lead, unless another holds it."""
+    """Take or renew the leadership, unless another holds it."""
     return tx.run(_SQL["lead"], (role, owner, tx.now + ttl, tx.now)) > 0
 
 

@@ -44,7 +44,7 @@ __all__ = ["MINUTE", "SqlMetrics", "add_to_slice", "count_attempt", "fold_minute
 
 
 class WaitingJob(NamedTuple):
-    """A job in the line, and since when it waits."""
+    """A job in the line, and since when it has been waiting."""
 
     rank: int
     added_at: int
@@ -56,14 +56,14 @@ class WaitingJob(NamedTuple):
 
 _SQL: Final = statements("metrics")
 _NEXT: Final = query("metrics", "next", WaitingJob)
-_SCANNED: Final = 8  # jobs, and priorities, among which the one is looked for that has waited longest
+_SCANNED: Final = 8  # jobs and priorities to examine for the one that has waited longest
 _LENGTHS: Final = sorted(set(STEPS.values()))
 _UNENDED: Final = (Snoozed, Released, Rested)
 MINUTE: Final = "m"
 
 
 def count_attempt(counted: Counted, held: Held, outcome: Outcome, now: int) -> None:
-    """One attempt came back. How long a job waited is known of its first start; a parent waited for its children."""
+    """Count an attempt. How long a job waited is known at its first start; a parent waited for its children."""
     job, stored = held.job, held.job.stored
     started = job.started_at or now
     if job.starts == 1 and stored.parked is None:
@@ -76,8 +76,8 @@ def count_attempt(counted: Counted, held: Held, outcome: Outcome, now: int) -> N
 
 
 def record(tx: Transaction, row: QueueRow, counted: Counted) -> None:
-    """Add to the minute under way. Where the clock went back a little, that goes on; where it was far ahead, it is the
-    minute of now, or nothing more would be counted until then."""
+    """Add to the current minute. If the clock went back a little, that minute continues; if it had been far ahead, the
+    minute is set to now, or nothing would be counted until then."""
     minute = tx.now // 60_000
     under_way: Counted = json.loads(row.figures) if row.figures else {}
     last = under_way.pop(MINUTE, minute)
@@ -90,7 +90,7 @@ def record(tx: Transaction, row: QueueRow, counted: Counted) -> None:
 
 
 def fold_minute(tx: Transaction, row: QueueRow, minute: int, counted: Counted) -> None:
-    """Add a minute that is over to its slices, and to the sum of all."""
+    """Add a minute that is over to its slices and to the total."""
     for step in _LENGTHS:
         slice_ = minute // step
         add_to_slice(tx, (row.key, step, slice_), counted, NAMES)
@@ -105,7 +105,7 @@ def add_to_slice(tx: Transaction, place: tuple[int, int, int], counted: Counted,
 
 
 def _snapshot(tx: Transaction, names: Sequence[str], window: MetricsWindow) -> Snapshot:
-    """What `MetricsStore.snapshot` promises."""
+    """Implements `MetricsStore.snapshot`."""
     queues = tuple(_queue_snapshot(tx, name, window) for name in names)
     return Snapshot(tx.now, queues, tuple(workers(tx, None)), _leader(tx))
 
@@ -131,7 +131,7 @@ def _queue_snapshot(tx: Transaction, name: str, window: MetricsWindow) -> QueueS
 
 
 def _counted(tx: Transaction, row: QueueRow, window: MetricsWindow) -> tuple[dict[int, MetricTotals], MetricTotals]:
-    """What was counted in each slice of the window, and ever; with the minute under way."""
+    """What was counted in each slice of the window and in total, including the current minute."""
     first = tx.now // 60_000 // window.step - window.slices
     found: dict[int, Counted] = {
         number: json.loads(counted) for number, counted in tx.all(_SQL["slices"], (row.key, window.step, first))
@@ -147,8 +147,8 @@ def _counted(tx: Transaction, row: QueueRow, window: MetricsWindow) -> tuple[dic
 
 
 def _oldest(tx: Transaction, row: QueueRow) -> int | None:
-    """Since when the job waits that has waited longest, as far as a few jobs tell: at the next ones in the line, and
-    at the next one of each priority. Parents are passed over, whose time began with the end of their last child."""
+    """Since when the job that has waited longest has been waiting, judged by a few jobs: the next ones in the line, and
+    the next one of each priority. Parents are skipped, as their time began with the end of their last child."""
     since = []
     for job in _next(tx, row):
         stored = load_options(job.options_text)
@@ -172,7 +172,7 @@ def _next(tx: Transaction, row: QueueRow) -> Iterator[WaitingJob]:
 
 
 def _minutes(tx: Transaction, name: str, minutes: int) -> MinuteCounts:
-    """The last `minutes` minutes, the one under way included."""
+    """The last `minutes` minutes, including the current one."""
     this = tx.now // 60_000
     completed, failed = [0] * minutes, [0] * minutes
     row = tx.find(name)

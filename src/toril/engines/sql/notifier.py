@@ -24,18 +24,18 @@ class LocalNotifier:
 
     @property
     def names(self) -> list[str]:
-        """What is being waited for now."""
+        """The names that someone waits for now."""
         with self._lock:
             return list(self._waiting)
 
     @property
     def is_notified(self) -> bool:
-        """Whether those who wait are notified of what other processes commit."""
+        """Whether other processes' commits notify those who wait."""
         return self._processes is not None and self._processes.hears()
 
     def listen(self, names: Sequence[str]) -> Waiter:
-        """A future of the running loop that ends with the first of these names to be notified, and those notified with
-        it. Give it back to `forget`."""
+        """A future of the running loop with the first of these names to be notified, and those notified with it. Pass
+        it to `forget` afterwards."""
         future: Waiter = asyncio.get_running_loop().create_future()
         with self._lock:
             for name in names:
@@ -59,7 +59,7 @@ class LocalNotifier:
                         del self._waiting[name]
 
     def committed(self, names: Iterable[str]) -> None:
-        """Wake all who wait for any of these, here and in other processes. Called by the thread that commits."""
+        """Wake all who wait for any of these names, here and in other processes. Called by the thread that commits."""
         if not names:
             return
         self._notify(names)
@@ -84,13 +84,13 @@ class LocalNotifier:
         self._wake(woken)
 
     def notify_all(self) -> None:
-        """Something may have changed: have all who wait look for themselves."""
+        """Something may have changed: wake all waiters, so that they check for themselves."""
         with self._lock:
             woken: dict[Waiter, list[str]] = {future: [] for waiting in self._waiting.values() for future in waiting}
         self._wake(woken)
 
     def close(self) -> None:
-        """Nobody waits or commits any more."""
+        """Nobody waits or commits any longer."""
         if self._processes is not None:
             self._processes.close()
 
@@ -101,7 +101,7 @@ class LocalNotifier:
 
 
 def hand_over(loop: asyncio.AbstractEventLoop, callback: Callable[[T], None], argument: T) -> bool:
-    """Have the loop call this soon, from any thread. False: the loop has been closed, and nobody waits there now."""
+    """Make the loop call this soon, from any thread. False: the loop is closed, so nobody waits there."""
     try:
         loop.call_soon_threadsafe(callback, argument)
     except RuntimeError:

@@ -35,7 +35,7 @@ __all__ = [
 
 
 class ParentLink(NamedTuple):
-    """Whose child a job is, and what its failure does there."""
+    """A job's parent, and what the job's failure does there."""
 
     queue: str
     id: str
@@ -44,27 +44,27 @@ class ParentLink(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredOptions:
-    """The options of a job, and what else of it only matters once it runs or ends."""
+    """A job's options, and other facts that only matter when it runs or ends."""
 
     options: JobOptions = DEFAULT_OPTIONS
     dedup: Dedup | None = None
     trace: str | None = None
     parent: ParentLink | None = None
-    parked: int | None = None  # it has children, and was parked so often with new ones
-    deferred: str | None = None  # why a child's failure is its own; whoever claims it carries that out
-    ready: int | None = None  # since when it could start, where that is not told by when it was added
+    parked: int | None = None  # it has children, and how often it was parked with new ones
+    deferred: str | None = None  # the child's failure for which it fails at its next claim
+    ready: int | None = None  # since when it could start, if that differs from when it was added
     fault: str | None = None  # why they could not be read; the job then fails instead of running, and is kept
 
     @property
     def flow(self) -> str | None:
-        """The parent, as run records of jobs of flows have it: empty for the job at the top; None without a flow."""
+        """The parent, as in run records of flows: empty for the job at the top, None without a flow."""
         if self.parent is not None:
             return f"{self.parent.queue}:{self.parent.id}"
         return None if self.parked is None else ""
 
     @property
     def leaves_nothing(self) -> bool:
-        """Whether the job is gone once it has completed, with nobody to tell and nothing to keep."""
+        """Whether nothing is left of the job once it has completed, and nobody needs to be notified."""
         options = self.options
         return (
             options.keep_completed.count == 0
@@ -79,14 +79,14 @@ NOTHING_STORED: Final = StoredOptions()
 
 
 def options_of(job: NewJob) -> str | None:
-    """The text for these options; None where all are the defaults."""
+    """These options as text; None if all are the defaults."""
     if job.dedup is None and job.trace is None:
         return _shared(job.options)
     return dump_options(StoredOptions(options=job.options, dedup=job.dedup, trace=job.trace))
 
 
 def dump_options(stored: StoredOptions) -> str | None:
-    """The same, with what is the job's own."""
+    """The same, with the facts of the job itself."""
     shared, own = _shared(stored.options), said(stored)
     if not own:
         return shared
@@ -95,12 +95,12 @@ def dump_options(stored: StoredOptions) -> str | None:
 
 
 def dump_again(job: DeadLetterRow, ready: int) -> str | None:
-    """The text for the options of a job that is stored again."""
+    """The options of a job that is stored again, as text."""
     return dump_options(StoredOptions(options=job.options, parent=_link_of(job), ready=ready))
 
 
 def dump_transferred(job: TransferJob) -> str | None:
-    """The text for the options of a job that comes from another store. What could not be read there cannot be here."""
+    """The options of a job from another store, as text. What could not be read there cannot be read here."""
     if job.wire is not None and not _is_object(job.wire):
         return job.wire
     return dump_options(

@@ -36,7 +36,7 @@ __all__ = ["DETAIL_KEYS", "StoredDeadLetter", "dead_letter_of", "find_dead_lette
 
 
 class StoredDeadLetter(NamedTuple):
-    """A dead letter, as it is stored."""
+    """A dead letter as it is stored."""
 
     id: str
     queue: str
@@ -62,7 +62,7 @@ class StoredDeadLetter(NamedTuple):
 
 
 class DetailKeys(NamedTuple):
-    """What else there is of a dead letter, and where."""
+    """Other data of a dead letter, and where it is stored."""
 
     queue: str
     job: str
@@ -81,8 +81,8 @@ DETAIL_KEYS: Final = query("dead_letters", "details", DetailKeys)
 def retry(
     tx: Transaction, queue: str, ids: Sequence[str], call: Call | None, with_parent: set[tuple[str, str]] | None = None
 ) -> ControlResult:
-    """Run finished jobs again. A parent that failed waits for its children that have not succeeded, which run again
-    with it: those go to `with_parent`."""
+    """Run finished jobs again. A failed parent waits for its children that have not succeeded, which run again with it;
+    their ids go to `with_parent`."""
     along = set[tuple[str, str]]() if with_parent is None else with_parent
 
     def act(step: QueueChanges, found: FoundJob) -> bool:
@@ -102,14 +102,15 @@ def retry(
 
 
 def _join_again(step: QueueChanges, found: FoundJob, along: set[tuple[str, str]]) -> bool:
-    """A child is waited for once more. A parent that failed calls its children back; whether it waits for some."""
+    """Make the parent wait for this child again. A failed parent retries its children; returns whether it waits for
+    any."""
     tx, job = step.tx, found.job
     if job.stored.parent is not None:
         rejoin(tx, step.row.name, job.id, job.stored.parent)
     if job.stored.parked is None:
         return False
     forgive(tx, job.key)
-    step.flush()  # children that were retried before their parent are seen where they are now
+    step.flush()  # so that children retried before their parent are found where they are now
     return found.state is State.FAILED and _call_back(tx, job.key, [], along)
 
 
@@ -127,7 +128,7 @@ def replay(tx: Transaction, queue: str, replays: Sequence[Replay], call: Call | 
         for each in replays:
             dead = found.pop(each.id, None)
             if each.id in done and dead is not None:
-                continue  # it was run again with its parent
+                continue  # it has been replayed with its parent
             if dead is None or dead.queue != queue:
                 refused.append(Refused(each.id, None))
                 continue
@@ -141,7 +142,7 @@ def replay(tx: Transaction, queue: str, replays: Sequence[Replay], call: Call | 
 
 
 def _replay(step: QueueChanges, dead: DeadLetterRow, change: Replay, done: list[str]) -> State | None:
-    """None, or the state of the job that has taken this one's id."""
+    """Replay one dead letter. Returns None, or the state of the job that has taken its id."""
     tx, row = step.tx, step.row
     key = job_key(row.key, dead.job_id)
     chosen = dead.job_id if key is None else None
@@ -152,7 +153,7 @@ def _replay(step: QueueChanges, dead: DeadLetterRow, change: Replay, done: list[
         row.last_number += 1
         key = first_key(row.key) + row.last_number
         tx.run(_SQL["insert_id"], (row.key, chosen, key))
-    row.last_number = max(row.last_number, key - first_key(row.key))  # the queue may be another, numbered anew
+    row.last_number = max(row.last_number, key - first_key(row.key))  # the queue may be a new one, numbered anew
     details = tx.row(DETAIL_KEYS, (dead.id,))
     children_key, log_key = (None, None) if details is None else (details.children_key, details.log_key)
     waits = children_key is not None and _call_back(tx, children_key, done, set())
@@ -207,9 +208,9 @@ def _with(dead: DeadLetterRow, backoff: Backoff | None) -> DeadLetterRow:
 
 
 def _call_back(tx: Transaction, parent: int, done: list[str], retried: set[tuple[str, str]]) -> bool:
-    """Run children again that have not succeeded; whether there are any to wait for. Those that were dead letters go to
-    `done`, those that were kept to `retried`."""
-    tx.run(_FLOWS["close"], (parent, "", ""))  # what held it back while its flow was added
+    """Run children again that have not succeeded; returns whether there are any to wait for. Former dead letters go to
+    `done`, jobs that were kept to `retried`."""
+    tx.run(_FLOWS["close"], (parent, "", ""))  # the entry that held it back while its flow was added
     for queue, identity in tx.all(_SQL["not_succeeded"], (parent,)):
         found = member(tx, queue, identity)
         if found is None:
@@ -226,7 +227,7 @@ def _call_back(tx: Transaction, parent: int, done: list[str], retried: set[tuple
 
 
 def _replay_child(tx: Transaction, parent: int, child: tuple[str, str], done: list[str]) -> None:
-    """A child that is no job: its dead letter is replayed. Of one that is gone, its parent knows that it failed."""
+    """Replay a child that is a dead letter. If it is gone, its parent knows that it failed."""
     identity = letter_id(*child)
     dead = find_dead_letters(tx, [identity]).get(identity)
     if dead is None:

@@ -76,7 +76,7 @@ _TIMING = tuple(field.name for field in fields(Schedule) if field.name not in _A
 
 @implements(ScheduleStore)
 class SqlSchedules:
-    """The schedules of a store, by way of its runner."""
+    """The schedules of a store, through its runner."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
@@ -153,7 +153,7 @@ def _put(tx: Transaction, queue: str, schedule: Schedule, slot: int, expects: in
     if (before.slot if before else None) != expects:
         return Moved.STALE
     waiting = waiting_run(tx, row, schedule.id)
-    # A slot whose run has started has had its run, even if nothing of it is left.
+    # A slot whose run has started has been run, even if nothing is left of that run.
     used = before is not None and before.slot == slot and waiting is None and not before.paused
     if used or _is_taken(tx, row, run_id(schedule.id, slot), waiting):
         return Moved.TAKEN
@@ -223,7 +223,7 @@ def _sync(tx: Transaction, queue: str, owner: str, keep: frozenset[str]) -> list
 
 
 def _is_taken(tx: Transaction, row: QueueRow, identity: str, but: CurrentRun | None = None) -> bool:
-    """Whether there is a job of this id, other than the run that would make way for it."""
+    """Whether another job has this id, apart from the run that it would replace."""
     (key,) = tx.one(_SQL["owner"], (row.key, identity)) or (None,)
     return key is not None and (but is None or key != but.key)
 

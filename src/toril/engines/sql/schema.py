@@ -33,19 +33,17 @@ _NUMBER_BITS: Final = 40  # a queue may number a million million jobs
 _NUMBERS: Final = 1 << _NUMBER_BITS
 _TIE_BITS: Final = 20  # order among a million entries of one millisecond
 _TIES: Final = 1 << _TIE_BITS
-_MIDDLE: Final = 1 << 39  # of the range within one priority: entries at the front count down from here
-PAGE_BYTES: Final = 4 * 1024 * 1024  # of jobs, from which on a page takes no more of them
+_MIDDLE: Final = 1 << 39  # of the range of one priority; entries at the front count down from here
+PAGE_BYTES: Final = 4 * 1024 * 1024  # of jobs, after which a page takes no more
 _DIGITS: Final = 13  # of the largest number
 _ENDINGS: Final = {ending: number for number, ending in enumerate(RunStatus)}
 
 
 class Place:
-    """Where in `line` a job stands. Suspects are waiting jobs that have stalled; they are claimed apart.
+    """The place of a job in `line`. Suspects are waiting jobs that have stalled and are claimed alone. These are plain
+    numbers, because sqlite3 binds members of an enum several times slower."""
 
-    Plain numbers: sqlite3 binds an enum's member several times slower.
-    """
-
-    PARKED_SUSPECT: Final = -2  # of groups, not let into the line yet
+    PARKED_SUSPECT: Final = -2  # a parked suspect of a group
     PARKED: Final = -1
     WAITING: Final = 0
     SUSPECT: Final = 1
@@ -70,7 +68,7 @@ STATE_OF: Final[dict[int, State]] = {
 
 
 def places_of(state: State) -> list[int]:
-    """The places that make up a state. Active jobs stand in none."""
+    """The places that make up a state. Active jobs are in none."""
     return [place for place, its_state in STATE_OF.items() if its_state is state]
 
 
@@ -98,14 +96,14 @@ def run_key(queue: int, ending: RunStatus, number: int) -> int:
 
 
 def delayed_rank(due: int, last: int | None) -> int:
-    """By due time, and within a millisecond after `last`, the rank before. Past a million of one millisecond, which
-    share the last rank, it is the order in which they were added."""
+    """By due time, and within a millisecond after `last`, the rank before. Beyond a million in one millisecond, which
+    share the last rank, the order is that of adding."""
     first = due << _TIE_BITS
     return first if last is None else min(last + 1, first + _TIES - 1)
 
 
 def due_of(rank: int) -> int:
-    """The due time that a delayed job's rank begins with."""
+    """The due time in a delayed job's rank."""
     return rank >> _TIE_BITS
 
 
@@ -115,7 +113,7 @@ def due_bound(now: int) -> int:
 
 
 def finished_rank(finished_at: int, moved: int) -> int:
-    """By the time they ended."""
+    """By the time of ending."""
     return (finished_at << _TIE_BITS) + (moved & (_TIES - 1))
 
 
@@ -125,12 +123,12 @@ def finished_bound(cutoff: int) -> int:
 
 
 def priority_rank(priority: int, step: int) -> int:
-    """By priority, then first come first served; a negative `step` is an entry at the front of its priority."""
+    """By priority, then in order of arrival; a negative `step` is an entry at the front of its priority."""
     return (priority << _NUMBER_BITS) + _MIDDLE + step
 
 
 def priority_of(rank: int) -> int:
-    """The priority that a rank begins with."""
+    """The priority in a rank."""
     return rank >> _NUMBER_BITS
 
 
@@ -140,7 +138,8 @@ def first_rank(priority: int) -> int:
 
 
 class JobFacts(NamedTuple):
-    """The facts of a job that a step needs; `chosen` is the id if a user chose it. Other rows of jobs begin with it."""
+    """The facts of a job that a step needs; `chosen` is the id if a user chose it. Other rows of jobs begin with
+    these."""
 
     key: int
     chosen: str | None

@@ -73,7 +73,7 @@ def complete(step: QueueChanges, ended: Sequence[tuple[Held, str, Completed]]) -
             )
         )
         if job.chosen is None and not job.logs and stored.leaves_nothing:
-            removed.append(job.key)  # by far the most: nothing is kept of it but the record
+            removed.append(job.key)  # the usual case: nothing but the record is kept
         else:
             _retain(step, job, stored, identity, outcome.result)
     step.write("run", runs)
@@ -99,7 +99,7 @@ def _retain(step: QueueChanges, job: JobFacts, stored: StoredOptions, identity: 
 
 
 def settle(step: QueueChanges, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
-    """A verdict for each settlement, in order."""
+    """Settle in order, and return a verdict for each."""
     if not batch:
         return ()
     last = _with_children(batch)
@@ -107,15 +107,15 @@ def settle(step: QueueChanges, batch: Sequence[Settlement]) -> tuple[Verdict, ..
         return tuple(_settle(step, batch))
     others = [settlement for settlement in batch if settlement.lease.id not in last]
     verdicts = {id(each): verdict for each, verdict in zip(others, _settle(step, others), strict=True)}
-    for part in reversed(last.values()):  # each that need not rest goes to the very front
+    for part in reversed(last.values()):  # each that need not wait goes to the very front
         step.flush()
         verdicts |= {id(each): verdict for each, verdict in zip(part, _settle(step, part), strict=True)}
     return tuple(verdicts[id(each)] for each in batch)
 
 
 def _with_children(batch: Sequence[Settlement]) -> dict[str, list[Settlement]]:
-    """What is handed in of jobs that park with new children, by their ids. These may adopt a job that ends in the same
-    exchange, so that all other ends must be written before."""
+    """Settlements of jobs that park with new children, by id. These may adopt a job that ends in the same exchange, so
+    all other ends must be written first."""
     found: dict[str, list[Settlement]] = {}
     for settlement in batch:
         if type(settlement.outcome) is Rested and settlement.outcome.children:
@@ -169,14 +169,14 @@ def _settle(step: QueueChanges, batch: Sequence[Settlement]) -> list[Verdict]:
 
 
 def _deferred(row: Held, outcome: Outcome) -> Failure | None:
-    """The failure of a child that is this job's too, unless it has ended badly by itself."""
+    """The failure of a child for which this job fails too, unless it failed by itself."""
     reason = row.job.stored.deferred
     return None if reason is None or isinstance(outcome, Failed | Cancelled) else Failure(reason, "ChildFailed")
 
 
 def _final(outcome: _Unfinished, job: JobFacts, cancelling: str | None) -> _Unfinished:
-    """A job that someone wants stopped does not run again, whatever its attempt asked for; nor does one that has no
-    attempt left."""
+    """A job that is being cancelled does not run again, whatever its attempt asked for; nor does one without attempts
+    left."""
     if cancelling is not None and isinstance(outcome, Retried | Snoozed | Released | Rested):
         return Cancelled(cancelling)
     if isinstance(outcome, Retried) and job.attempts_made + 1 >= job.max_attempts:
@@ -206,7 +206,7 @@ def _apply(step: QueueChanges, job: JobFacts, outcome: _Unfinished, released: li
 
 
 def _wait_for_children(step: QueueChanges, job: JobFacts, rested: Rested, released: list[JobFacts]) -> None:
-    """Add children, and wait for those that have not ended. Where one cannot be added the job fails."""
+    """Add children, and wait for those that have not ended. If one cannot be added, the job fails."""
     try:
         if add_and_wait(step, job.key, rested):
             step.stand(job, made=job.attempts_made, delay=0)
@@ -220,7 +220,7 @@ def _wait_for_children(step: QueueChanges, job: JobFacts, rested: Rested, releas
 
 
 def _give_back(step: QueueChanges, job: JobFacts, *, suspect: bool) -> None:
-    """To the front. One that has stalled has not shown yet that it is innocent: it is claimed alone again."""
+    """Put it at the front. A suspect has not been cleared yet, so it will be claimed alone again."""
     place, rank = step.row.front(0 if suspect else job.priority)
     make_ready(step, job.key, (Place.SUSPECT if suspect else place, rank))
 

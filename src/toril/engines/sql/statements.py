@@ -18,7 +18,7 @@ _WORDS: Final = re.compile(r"\(|\)|,|\bFROM\b")
 
 @dataclass(frozen=True, slots=True)
 class Query(Generic[R]):
-    """A statement that finds rows, and how they are made of its columns."""
+    """A statement that finds rows, and how its columns become rows."""
 
     sql: str
     columns: tuple[str, ...]
@@ -32,7 +32,7 @@ def _file(package: str, name: str) -> dict[str, str]:
 
 
 def statements(file: str, package: str = __package__) -> dict[str, str]:
-    """All statements of a file by their names; a driver has some of its own."""
+    """All statements of a file by name; a driver has some of its own."""
     return dict(_file(package, file))
 
 
@@ -48,7 +48,7 @@ def query(file: str, name: str, row: type[R]) -> Query[R]:
     first = row.__annotations__[columns[0]]
     if not hasattr(first, "_fields"):
         check_columns(sql, columns)
-        # `row._make` without its check of the length, which was made just now: a third of its price, for each job.
+        # `row._make` without its check of the length, which was made just now: that is a third of its cost, per job.
         return Query(sql, columns, partial(tuple.__new__, row))
     columns = (*first._fields, *columns[1:])
     check_columns(sql, columns)
@@ -60,14 +60,14 @@ def _joined(row: type[R], first: type[NamedTuple], size: int, values: Sequence[A
 
 
 def check_columns(sql: str, names: Sequence[str]) -> None:
-    """Refuse a SELECT whose columns are called otherwise."""
+    """Raise if the columns of a SELECT have other names."""
     found = _columns(sql)
     if found != [*names]:
         raise TypeError(f"the columns are {found}, and the fields of the row {[*names]}: {sql}")
 
 
 def _columns(sql: str) -> list[str]:
-    """What the columns of a SELECT are called: the last word of each."""
+    """The names of a SELECT's columns: the last word of each."""
     found, depth, start = [], 0, len("SELECT")
     for word in _WORDS.finditer(sql):
         depth += {"(": 1, ")": -1}.get(word[0], 0)

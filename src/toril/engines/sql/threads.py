@@ -31,7 +31,7 @@ _IDLE: Final = 5.0  # seconds without a step after which it is time to tidy up
 
 
 class Runner(Protocol):
-    """Makes steps, one commit after another."""
+    """Executes steps, one commit after another."""
 
     async def start(self) -> None: ...
 
@@ -45,7 +45,7 @@ class Runner(Protocol):
 
 
 class InlineWriter:
-    """Each step at once, in the caller's own thread, whichever that is."""
+    """Executes each step at once, in the caller's own thread."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -79,7 +79,7 @@ def _answer(step: PendingStep[T]) -> T:
 
 
 class _Request:
-    """A step or a read on its way to the thread, and the future that its answer goes to."""
+    """A step or a read for the thread, and the future for its answer."""
 
     __slots__ = ("future", "loop", "read", "step")
 
@@ -91,7 +91,7 @@ class _Request:
 
     def deliver(self, answer: Any, error: BaseException | None) -> None:
         if self.future.done():
-            return  # the caller was cancelled meanwhile; what it asked for has happened all the same
+            return  # the caller was cancelled meanwhile, but its step has taken effect
         if error is None:
             self.future.set_result(answer)
         else:
@@ -106,7 +106,7 @@ class WriterThread:
         self._notifier = notifier
         self._clock = clock
         self._name = f"toril-{writer.database.kind}"
-        self._gate = threading.Lock()  # so that nothing is ordered behind the thread's last order
+        self._gate = threading.Lock()  # so that nothing is queued after the request to stop
         self._orders: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._checked = 0.0
@@ -117,7 +117,7 @@ class WriterThread:
 
     async def start(self) -> None:
         with self._gate:
-            if self._thread is None:  # else another caller is about to start it as well
+            if self._thread is None:  # or another caller would start it as well
                 self._orders = queue.SimpleQueue()
                 self._thread = threading.Thread(target=self._main, args=(self._orders,), name=self._name, daemon=True)
                 self._thread.start()
@@ -176,7 +176,7 @@ class WriterThread:
             self._writer.close()
 
     def _take(self, arriving: "queue.SimpleQueue[_Request | None]") -> tuple[list[_Request], bool]:
-        """What has arrived, up to a group; and whether to stop after it."""
+        """The requests that have arrived, up to one group, and whether to stop after it."""
         orders: list[_Request] = []
         try:
             ordered = arriving.get(timeout=self._patience())
@@ -190,7 +190,7 @@ class WriterThread:
         return orders, True
 
     def _patience(self) -> float | None:
-        """How long to wait for a step: not at all long while others wait for what another process may commit."""
+        """How long to wait for a request: not long if someone waits for other processes' commits."""
         if self._notifier.names:
             return self._check_every()
         return None if self._rested else _IDLE
@@ -213,7 +213,7 @@ class WriterThread:
     def _perform(self, steps: list[PendingStep[Any]]) -> None:
         try:
             self._writer.perform(steps)
-        except Exception as error:  # a fault of ours: the thread must live on, or every later caller would hang
+        except Exception as error:  # a bug; the thread must live on, or every later caller would hang
             for step in steps:
                 step.error = error
 
@@ -226,9 +226,9 @@ class WriterThread:
             return None, error
 
     def _check_others(self) -> None:
-        """See whether others committed; once nothing has gone on for a while, tidy up."""
+        """Check whether other processes committed; after a while without requests, tidy up."""
         now = self._clock.monotonic()
-        with contextlib.suppress(Exception):  # a look that fails is made again; steps report their errors themselves
+        with contextlib.suppress(Exception):  # a failed check is repeated; steps report their own errors
             if self._notifier.names and now - self._checked >= self._check_every():
                 self._checked = now
                 if self._writer.changed():
@@ -239,11 +239,11 @@ class WriterThread:
 
 
 def _close(writer: Writer) -> None:
-    """Close for good, and say so if that is the end of jobs."""
+    """Close for good, and warn if jobs are lost by that."""
     left = writer.unfinished() if writer.database.in_memory else 0
     writer.close()
     if left:
-        # A warning that the caller's filters turn into an error must not keep anything from closing.
+        # If the caller's filters turn the warning into an error, everything must still be closed.
         with contextlib.suppress(Warning):
             warnings.warn(
                 f"{left} unfinished jobs were lost when the in-memory store was closed",
@@ -290,7 +290,7 @@ class ReaderThread:
         self._pool = None
 
     def _read(self, op: Op[T], now: int | None) -> T:
-        """On one view of the store, whatever is committed meanwhile."""
+        """Read from one view of the store, whatever is committed meanwhile."""
         with self.turn:
             self._database.check()
             try:

@@ -71,7 +71,7 @@ class QueueRow:
 
     @property
     def ended_total(self) -> int:
-        """How many jobs have ended, ever, in whatever way."""
+        """How many jobs have ever ended, in whatever way."""
         return self.completed_total + self.failed_total + self.cancelled_total
 
     def total(self, ending: RunStatus) -> int:
@@ -93,13 +93,13 @@ class QueueRow:
         setattr(self, name, getattr(self, name) + change)
 
     def back(self, priority: int) -> tuple[int, int]:
-        """Place and rank behind all that are ready now."""
+        """Place and rank behind all jobs that are ready now."""
         if priority:
             return Place.PRIORITIZED, priority_rank(priority, self.moves + 1)
         return Place.WAITING, self.moves + 1
 
     def front(self, priority: int) -> tuple[int, int]:
-        """Place and rank before all that are ready now (of the same priority)."""
+        """Place and rank in front of all jobs that are ready now (of the same priority)."""
         self.fronts += 1
         if priority:
             return Place.PRIORITIZED, priority_rank(priority, -self.fronts)
@@ -126,13 +126,13 @@ class Transaction:
     ) -> None:
         self._connection = connection
         self._dialect = dialect
-        self.commit = commit  # `effects.commit`, which knows what follows from the changes of one queue
+        self.commit = commit  # `effects.commit`, which applies the effects of one queue's changes
         self._rows: dict[str, tuple[QueueRow, tuple[Any, ...]]] = {}
         self.now = 0
         self.notified: dict[str, None] = {}
 
     def find(self, name: str) -> QueueRow | None:
-        """The queue's row, if anything was ever put into it."""
+        """The queue's row, if the queue was ever used."""
         if name in self._rows:
             return self._rows[name][0]
         found = self._connection.execute(_FIND, (name,)).fetchone()
@@ -143,7 +143,7 @@ class Transaction:
         return row
 
     def queue(self, name: str) -> QueueRow:
-        """The queue's row, made if need be."""
+        """The queue's row, created if needed."""
         row = self.find(name)
         if row is None:
             self._connection.execute(_CREATE, (name,))
@@ -164,7 +164,8 @@ class Transaction:
                 self._rows[name] = (row, after)
 
     def rollback(self) -> None:
-        """A step failed: what is remembered of the queues no longer holds. A needless notification does no harm."""
+        """A step failed: what is remembered of the queues is no longer valid. An unnecessary notification does no
+        harm."""
         self._rows.clear()
 
     def notify(self, *names: str) -> None:
