@@ -83,22 +83,22 @@ _SHOWN = 80
 
 
 def preview(value: object) -> str:
-    """A value as error messages show it: at most 80 characters, control characters escaped."""
+    """A value for error messages: at most 80 characters, control characters escaped."""
     if isinstance(value, str | bytes | bytearray):
-        value = value[:_SHOWN]  # a mistake of 100 MB is not copied in order to be shown
+        value = value[:_SHOWN]  # do not copy 100 MB to show 80 characters
     try:
         text = repr(value) if type(value) is str else ascii(value)
-    except Exception:  # another's `__repr__` may do anything, and a number of 5,000 digits has none
+    except Exception:  # a `__repr__` may raise anything, and an int of 5,000 digits has none
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
 def error_text(error: BaseException) -> str:
-    """What an error says, or its type if it says nothing."""
+    """The text of an error, or its type if it has none."""
     kind = type(error).__name__
     try:
         return str(error) or kind
-    except BaseException:  # another's `__str__` may raise anything, and must not end a worker
+    except BaseException:  # a `__str__` may raise anything, and must not end a worker
         return f"{kind} (its message cannot be read)"
 
 

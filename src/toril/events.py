@@ -23,7 +23,7 @@ __all__ = [
     "trouble",
 ]
 
-AWAY: Final = EngineUnavailable.__name__  # the kind of error that a store which does not answer is
+AWAY: Final = EngineUnavailable.__name__  # the kind of all errors of a store that does not answer
 
 EventName: TypeAlias = Literal[
     "added",
@@ -53,7 +53,7 @@ EventName: TypeAlias = Literal[
     "error",
 ]
 
-# The error of a `stalled` that is the last: the job has failed, or it was to be cancelled anyway.
+# The error of a last `stalled`: the job has failed, or was being cancelled.
 STALLED_OUT: Final = "stalled too often, so it failed"
 _CANCELLED: Final = "was cancelled: its worker died after it was asked to stop"
 
@@ -98,7 +98,7 @@ class WorkerEvent:
 
 
 def trouble(error: TorilError, worker: str, queue: str | None = None) -> WorkerEvent:
-    """An error of the store as an event. All ways in which a store does not answer are of one kind."""
+    """An error of the store as an event. All errors of a store that does not answer have one kind."""
     kind = AWAY if isinstance(error, EngineUnavailable) else type(error).__name__
     return WorkerEvent(worker=worker, queue=queue, error=str(error), kind=kind)
 
@@ -150,7 +150,7 @@ class Events:
                 answer = listener(event)
                 if answer is not None and inspect.isawaitable(answer):
                     self._follow(answer)
-            except Exception:  # logged; it must not end whoever emitted the event
+            except Exception:  # logged; it must not affect whoever emitted the event
                 self._failed(name)
 
     def paused(self, queue: str, *, now: bool, worker: str | None = None) -> None:

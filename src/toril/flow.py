@@ -32,7 +32,7 @@ R = TypeVar("R", covariant=True)
 N = TypeVar("N")
 
 Policy: TypeAlias = Literal["fail", "continue", "ignore", "remove", "wait"]
-SHOWN: Final = 100  # children of one job that a tree shows, if nobody says otherwise
+SHOWN: Final = 100  # children per job that a tree shows by default
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Flow(Generic[R]):
             policy_of(self.on_failure)
 
 
-# What a flow is made of.
+# A part of a flow.
 Node: TypeAlias = PreparedJob[Any] | Flow[Any]
 
 
@@ -109,7 +109,7 @@ def _as_flow(each: object) -> Flow[Any]:
 
 @dataclass(frozen=True, slots=True)
 class _PlannedNode:
-    """A node of a flow, the job that it was made of, and its ancestors in the flow."""
+    """A node of a flow, the job from which it was made, and its ancestors in the flow."""
 
     node: FlowNode
     planned: PreparedJob[Any]
@@ -123,7 +123,7 @@ def planned_nodes(
     parent: JobRef | None = None,
     on_failure: Policy = "fail",
 ) -> list[FlowNode]:
-    """These flows as nodes, each parent before its children; `name` makes ids for those without."""
+    """These flows as nodes, each parent before its children; `name` makes ids for jobs without one."""
     return [place.node for place in _places(flows, name, parent, policy_of(on_failure))]
 
 
@@ -224,8 +224,8 @@ class Flows:
         return [added_job(place.planned, answers[place.node.ref]) for place in places if not place.above]
 
     async def _refuse_to_resume(self, top: FlowNode) -> None:
-        """Refuse to continue a flow that was stored in part if its children without ids cannot be told from those it
-        has."""
+        """Raise if a flow that was stored in part cannot be continued, because its children without ids cannot be
+        matched with those that it has."""
         (there,) = await self._services.store.jobs(top.queue, [top.ref.id])
         if there is None or there.state is not State.WAITING_CHILDREN:
             return

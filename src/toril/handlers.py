@@ -129,7 +129,7 @@ class RegisteredHandler:
     result: Payload
 
     def returned(self, value: Any) -> Any:
-        """What the handler returned. A coroutine would be work that nobody has done."""
+        """The handler's result. A coroutine would be work that nobody awaits."""
         if not inspect.iscoroutine(value):
             return value
         value.close()
@@ -139,7 +139,7 @@ class RegisteredHandler:
 
 
 class Registry:
-    """The handlers of one queue by job name, and what else its workers call or watch for it."""
+    """The handlers of one queue by job name, and other functions of the user that its workers call."""
 
     def __init__(self, queue: str, serializer: Serializer | None = None) -> None:
         self._queue = queue
@@ -170,8 +170,7 @@ class Registry:
         return self._otherwise
 
     def prepare(self) -> None:
-        """Build the validators of payloads and results now, which takes a while, so that the first job does not wait
-        for it."""
+        """Build the validators of payloads and results now, so that the first job does not wait for that."""
         for entry in self._entries.values():
             entry.payload.prepare()
             entry.result.prepare()
@@ -181,7 +180,7 @@ class Registry:
         return entry if entry is not None or self._otherwise is None else self._entries[self._otherwise]
 
     def payload_of(self, name: str) -> Payload:
-        """How payloads of jobs of this name are encoded."""
+        """How payloads of jobs with this name are encoded."""
         entry = self.find(name)
         return entry.payload if entry else self._plain
 
@@ -252,14 +251,13 @@ class Registry:
         self._otherwise = name
 
     def around_threads(self, around: Callable[[Function], Function]) -> None:
-        """Replace each function that runs in a thread by what `around` makes of it. Jobs are still added by the
-        function itself."""
+        """Wrap each function that runs in a thread with `around`. Jobs are still added by the function itself."""
         for name, entry in self._entries.items():
             if entry.handler.runs_in == "thread":
                 self._entries[name] = replace(entry, handler=replace(entry.handler, fn=around(entry.handler.fn)))
 
     def check_spelling(self, name: str) -> None:
-        """Refuse a job whose name has no handler here but is similar to one that has: a worker would fail it."""
+        """Raise for a job whose name has no handler here but resembles one that has: a worker would fail it."""
         if name in self._entries or not self._entries or self._otherwise is not None:
             return
         near = near_name(check_job_name(name), self._entries)
@@ -287,7 +285,7 @@ class Registry:
 
 
 def own_name(fn: Any) -> str:
-    """The name of a function itself, used for its jobs."""
+    """A function's own name, used for its jobs."""
     name = getattr(_innermost(_as_handler(fn).fn), "__name__", None)
     if not isinstance(name, str) or name in {"<lambda>", "__call__"}:
         raise TypeError(f"{preview(fn)} has no name; pass handlers as a mapping of names to functions")
@@ -295,7 +293,7 @@ def own_name(fn: Any) -> str:
 
 
 def result_of_handler(fn: Any) -> Payload:
-    """How the result of a function is encoded, by its annotations alone."""
+    """How the result of a function is encoded, according to its annotations."""
     return result_for(_types(_as_handler(fn))[1])
 
 
@@ -304,7 +302,7 @@ def _as_handler(fn: Any) -> Handler:
 
 
 def _key(fn: Function) -> Hashable:
-    """What identifies a handler: a method is a new object each time it is named, and a callable object may not be
+    """Identifies a handler: a method is a new object each time it is accessed, and a callable object may not be
     hashable."""
     return fn if isinstance(fn, Hashable) else id(fn)
 
@@ -336,7 +334,7 @@ def _check(made: Handler) -> None:
         raise TypeError(f"a handler must return its result, but {_called(fn)!r} is a generator")
     try:
         inspect.signature(fn).bind(None)
-    except (TypeError, ValueError):  # a builtin may have no signature at all
+    except (TypeError, ValueError):  # a builtin may have no signature
         raise TypeError(f"a handler must take one argument, its context; {_called(fn)!r} does not") from None
     if made.retry is not None and not isinstance(made.retry, Retry):
         raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {preview(made.retry)}")
@@ -386,7 +384,7 @@ def _types(made: Handler) -> tuple[object, object]:
         raise UsageError(f"the annotations of {_called(made)!r} cannot be read: {error}") from None
     result = hints.pop("return", Any)
     context = hints.get(next(iter(inspect.signature(made.fn).parameters)))
-    if not made.raw and not hasattr(inner, "__wrapped__"):  # whose annotations are those of another function
+    if not made.raw and not hasattr(inner, "__wrapped__"):  # a wrapper's annotations are those of another function
         _check_context(made, get_origin(context) or context)
     arguments = get_args(context)
     return (arguments[0] if arguments and not made.raw else Any), result

@@ -10,8 +10,8 @@ from toril.runtime.clock import SYSTEM
 
 __all__ = ["LONGEST_WAIT", "TOO_MANY", "judge_status", "raise_for_status", "retry_after"]
 
-TOO_MANY: Final = 60.0  # seconds to wait after a 429 that does not say
-LONGEST_WAIT: Final = 86_400.0  # a header cannot put a job off for longer
+TOO_MANY: Final = 60.0  # seconds to wait after a 429 without a header
+LONGEST_WAIT: Final = 86_400.0  # the longest delay that a header can ask for
 _IN_SECONDS: Final = ("retry-after", "x-retry-after")
 _IN_MILLISECONDS: Final = ("retry-after-ms", "x-retry-after-ms")
 
@@ -33,7 +33,7 @@ def judge_status(
 
 def retry_after(headers: Mapping[str, str], *, now: int) -> float | None:
     """How many seconds the service asks to wait, given in seconds, milliseconds or as a date; None if it does not say,
-    or not legibly."""
+    or the header is invalid."""
     known = {name.lower(): value for name, value in headers.items()}
     for name in _IN_MILLISECONDS:
         wait = _number(known.get(name), 0.001)
@@ -52,7 +52,7 @@ def _number(text: str | None, unit: float) -> float | None:
         value = float(text) * unit if text else -1.0
     except ValueError:
         return None
-    return min(value, LONGEST_WAIT) if value >= 0 else None  # NaN is not
+    return min(value, LONGEST_WAIT) if value >= 0 else None  # NaN is not >= 0
 
 
 def _until(text: str | None, now: int) -> float | None:

@@ -41,7 +41,7 @@ R = TypeVar("R", covariant=True)
 
 Cancelling: TypeAlias = Literal["cancelled", "requested"]
 
-_A_WHILE = 60_000  # a wait without end is made of these
+_A_WHILE = 60_000  # a wait without a timeout consists of these
 
 
 class Job(Generic[R]):
@@ -157,7 +157,7 @@ class Job(Generic[R]):
 
     @property
     def row(self) -> JobRow | None:
-        """The same as the store has it, in milliseconds; for Toril's own pages and documents."""
+        """The same as the store returns it, in milliseconds; for Toril's own pages and documents."""
         return self._record
 
     async def refresh(self) -> "Job[R]":
@@ -237,7 +237,7 @@ class Job(Generic[R]):
         ]
 
     async def _where(self) -> Kept:
-        """Where to look for the job: if it was read as a dead letter, there."""
+        """Where to look for the job: among the dead letters, if it was read from there."""
         if self.dead_letter is not None:
             return "dead_letters"
         (row,) = await self._queue.store.jobs(self._queue.name, [self.id])
@@ -259,7 +259,7 @@ class Job(Generic[R]):
         """
         store, name = self._queue.store, self._queue.name
         changed = await self._call(lambda call: store.cancel(name, [self.id], reason=reason, call=call))
-        if changed.done:  # of one that runs its worker tells, once it has ended
+        if changed.done:  # a running job's worker emits the event once it has ended
             event = JobEvent(queue=name, job_id=self.id, job_name=self.name, error=reason)
             self._queue.services.events.emit("cancelled", event)
         if changed.asked:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["instrument"]
 
-# The job is put off, waits for its children, or is over: nothing has failed.
+# The job is deferred, waits for its children, or has ended: nothing has failed.
 _NO_ERROR: Final = (Snooze, RateLimited, Resting, JobCancelled, LeaseLost, asyncio.CancelledError)
 _OTHERWISE: Final[tuple[EventName, ...]] = ("completed", "snoozed", "released", "parked", "cancelled", "lease_lost")
 
@@ -48,7 +48,7 @@ def instrument(app: App, *, every: Literal["failure", "attempt"] = "failure", pa
 
 @dataclass(frozen=True, slots=True)
 class _Raised:
-    """What an attempt raised, until it is known what becomes of its job."""
+    """What an attempt raised, until the outcome of its job is known."""
 
     error: BaseException
     scope: Scope
@@ -56,7 +56,7 @@ class _Raised:
 
 
 class _Reports:
-    """The failures of one app on their way to Sentry."""
+    """Failures of one app that are about to be reported."""
 
     def __init__(self, app: App, *, payload: bool) -> None:
         self._app = app
@@ -64,7 +64,7 @@ class _Reports:
         self._raised: dict[tuple[str, str], _Raised] = {}
 
     async def watching(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Around an attempt: a scope of its own, and a record of what is raised."""
+        """Wrap an attempt in a scope of its own, and remember what it raises."""
         with sentry_sdk.isolation_scope() as scope:
             _tag(scope, ctx.queue_name, ctx.job_id, ctx.job_name, ctx.attempt)
             try:
@@ -87,7 +87,7 @@ class _Reports:
         scope = sentry_sdk.get_isolation_scope().fork() if raised is None else raised.scope
         with use_isolation_scope(scope):
             _tag(scope, event.queue, event.job_id, event.job_name, event.attempt)
-            # What was raised in another process, and what ended the job from outside, is known by its words alone.
+            # Of errors from other processes, and of ends from outside, only the text is known.
             known = raised is not None and type(raised.error).__name__ == event.kind
             made, hint = _from_error(raised.error) if raised is not None and known else self._from_words(event)
             for value in made["exception"]["values"]:
@@ -123,7 +123,7 @@ def _from_error(error: BaseException) -> "tuple[Event, Hint]":
 
 
 def _tag(scope: Scope, queue: str, job_id: str, name: str, attempt: int) -> None:
-    """What is known: of a job that its worker left behind, no more than where it was."""
+    """Add the tags that are known; of a job whose worker died, only its queue and id."""
     scope.set_transaction_name(f"{queue}/{name}" if name else queue, source="task")
     facts = {"toril.queue": queue, "toril.job_id": job_id, "toril.job_name": name, "toril.attempt": attempt}
     scope.set_tags({tag: value for tag, value in facts.items() if value})
@@ -135,7 +135,7 @@ def _tell_once() -> None:
 
 
 def _drop_known(event: "Event", hint: "Hint") -> "Event | None":
-    """Drop events that Sentry makes of log lines about a failed job that was just reported."""
+    """Drop events that Sentry creates from log lines about a job that was just reported."""
     record = hint.get("log_record")
     if record is None or record.name != "toril":
         return event

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["lifespan", "mount", "queue_of"]
 
-# Takes FastAPI's class as well, and what it yields is the site's state.
+# Accepts FastAPI's class too; what it yields is the site's state.
 Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
 
 
@@ -41,7 +41,7 @@ def queue_of(
 
     `about` returns metadata of a request, which is added to every job that the request adds.
     """
-    queue = app.queues[name]  # a name that is not declared is told of when the program starts
+    queue = app.queues[name]  # an undeclared name raises when the program starts
 
     async def found(connection: HTTPConnection) -> Queue:
         return queue if about is None else queue.scoped(**about(connection))

@@ -27,7 +27,7 @@ from toril.model.values import fast_frozen, fast_frozen_kw
 
 __all__ = ["Result"]
 
-LASTING: Final = "outbox-"  # a sender whose name begins so may ask again at any time: its last answer is not pruned
+LASTING: Final = "outbox-"  # senders with this prefix may repeat a call at any time: their last answers are not pruned
 
 
 class AddOutcome(StrEnum):
@@ -247,13 +247,13 @@ class Verdict(StrEnum):
     MISSING = "missing"
 
 
-CANCELLED_KIND: Final = "JobCancelled"  # the failure kind that tells a cancelled job from a failed one
+CANCELLED_KIND: Final = "JobCancelled"  # the failure kind that distinguishes a cancelled job from a failed one
 EXPIRED_KIND: Final = "JobExpired"  # the failure kind of a job that was not started in time
 
 
 @dataclass(frozen=True, slots=True)
 class Unstarted:
-    """A job that a claim ended in place of handing it out: it had expired, or could not be run."""
+    """A job that a claim ended instead of handing it out: it had expired, or could not be run."""
 
     id: str
     name: str
@@ -262,8 +262,8 @@ class Unstarted:
 
 @fast_frozen
 class Exchange:
-    """The answer to an exchange: a verdict for each settlement, the jobs claimed, those ended on the way and, if there
-    were fewer than wanted, when to come back (`wake_at`) and what stood in the way."""
+    """The answer to an exchange: a verdict for each settlement, the jobs claimed, those ended instead and, if there
+    were fewer than wanted, when to come back (`wake_at`) and what prevented more."""
 
     verdicts: tuple[Verdict, ...]
     jobs: tuple[Claimed, ...]
@@ -325,7 +325,7 @@ class DataUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where a retry of this job should go on, as JSON text."""
+    """Where a retry of this job should continue, as JSON text."""
 
     lease: Lease
     value: str
@@ -368,8 +368,8 @@ Report: TypeAlias = Progress | LogLine | DataUpdate | Checkpoint
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """Jobs whose lease had run out: returned to their queue, failed because they stalled too often, or cancelled as
-    requested. `next_deadline` is when the next lease runs out, by the clock that says `now`."""
+    """Jobs whose lease had expired: returned to their queue, failed because they stalled too often, or cancelled as
+    requested. `next_deadline` is when the next lease expires, by the clock that `now` comes from."""
 
     returned: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
@@ -380,7 +380,7 @@ class Recovered:
 
     @property
     def taken_back(self) -> tuple[str, ...]:
-        """All of them; whoever ran one of these has lost it."""
+        """All of them; whoever was running one of these has lost it."""
         return (*self.returned, *self.failed, *self.cancelled)
 
 

@@ -41,9 +41,9 @@ class CircuitTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CircuitRow:
-    """How one key stands. `till` is until when it is open or, where it is half-open, when a probe was last heard of.
-    `slots` counts runs and failures by stretches of the window, `probes` are those who try it now, each with the end of
-    its lease, and `passed` how many did so well."""
+    """The state of one key. `till` is until when it is open or, if it is half-open, when a probe was last heard of.
+    `slots` counts runs and failures by parts of the window, `probes` are the jobs that are trying it now, each with the
+    end of its lease, and `passed` is how many of them succeeded."""
 
     key: str
     state: CircuitState = CircuitState.CLOSED
@@ -56,7 +56,7 @@ class CircuitRow:
 
     @property
     def runs(self) -> int:
-        """How many are counted in its window: where no rate decides, only those that failed."""
+        """How many runs are counted in its window; without a rate, only failed ones."""
         return sum(ran for _, ran, _ in self.slots)
 
     @property
@@ -66,7 +66,7 @@ class CircuitRow:
 
 
 class CircuitSample(StrEnum):
-    """How a run did, for its circuit."""
+    """The outcome of a run, for its circuit."""
 
     GOOD = "good"
     BAD = "bad"
@@ -75,7 +75,7 @@ class CircuitSample(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The job may run, perhaps as a probe. `news` is the state to which asking has changed the circuit."""
+    """The job may run, perhaps as a probe. `news` is the state to which this question changed the circuit."""
 
     news: CircuitState | None = None
     probe: bool = False

@@ -132,7 +132,7 @@ Setting: TypeAlias = Pause | Resume | SetConcurrency | SetRateLimit | SetMaxWait
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """A queue's settings in the store, which hold for every process."""
+    """A queue's settings in the store, which apply to every process."""
 
     paused: bool = False
     concurrency: int | None = None
@@ -143,7 +143,7 @@ class Settings:
 
 
 class WorkerCommand(StrEnum):
-    """A command for a worker. `DECLARE` comes from a store that has lost everything that it was told."""
+    """A command for a worker. `DECLARE` comes from a store that has lost what it was told."""
 
     QUIET = "quiet"
     STOP = "stop"
@@ -163,7 +163,7 @@ class StackRequest(str):
 
     @classmethod
     def read(cls, word: str) -> "StackRequest | None":
-        """The request that a command's text is; None if it is another command."""
+        """The request in a command's text; None if it is another command."""
         return cls(word) if word.startswith(cls._KIND) else None
 
     @property
@@ -177,19 +177,19 @@ MAX_STACKS: Final = 64_000  # characters of all stacks in a heartbeat
 
 
 def order_of(word: str) -> WorkerRequest:
-    """A worker command, from the text that a store keeps."""
+    """The worker command in a text that a store keeps."""
     return StackRequest.read(word) or WorkerCommand(word)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A worker's sign of life. `heard` names the orders that it has received; others come again. `lag` is by how many
-    ms its loop was late of late. `queue_slots` are the slots of each queue, and how many of them are in use. `stacks`
-    are the answers to those who asked where a job is. `silent` is for how many ms its loop has not moved: its
-    supervisor says so, and speaks for it. `obeys` are the orders that it goes by from now on. `isolates` says that it
-    claims nothing, because a job that has stalled runs alone in it or is about to. `again`: it has given one before,
-    so a store that does not know it was emptied. `declares` has what its code says of its queues, in the first one and
-    when that has changed; None: as before."""
+    """A worker's heartbeat. `heard` names the commands that it has received; others are sent again. `lag` is its recent
+    event loop lag, in ms. `queue_slots` are the slots of each queue, and how many of them are in use. `stacks` answers
+    requests for stacks. `silent` is for how many ms its loop has been blocked: its supervisor then sends the heartbeat
+    for it. `obeys` are the commands that it follows from now on. `isolates` says that it claims nothing, because a
+    stalled job runs alone in it or is about to. `again`: it has sent one before, so a store that does not know it was
+    emptied. `declares` has what its code declares about its queues, in the first heartbeat and after changes; None:
+    unchanged."""
 
     worker: str
     queues: Sequence[str]
@@ -213,7 +213,7 @@ class Heartbeat:
         check_worker_name(self.worker)
 
     def dump(self) -> str:
-        """As stores keep it; declarations are kept beside it."""
+        """The text that stores keep; declarations are kept beside it."""
         return json.dumps({name: getattr(self, name) for name in _KEPT})
 
 
@@ -221,5 +221,5 @@ _KEPT: Final = tuple(each.name for each in fields(Heartbeat) if each.name not in
 
 
 def control(worker: str) -> str:
-    """The name under which `Engine.wait` listens for what is sent to this worker. No queue can have it."""
+    """The name under which `Engine.wait` listens for commands to this worker. No queue can have it."""
     return f":{worker}"

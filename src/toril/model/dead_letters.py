@@ -9,15 +9,15 @@ from toril.model.jobs import MAX_ATTEMPTS, Backoff, JobOptions, check_int, check
 from toril.model.records import Cause, JobRow
 from toril.model.states import State
 
-DEAD_LETTERS: Final = "dead-letter"  # the queue that other libraries' dashboards show them in
-Kept: TypeAlias = Literal["queue", "dead_letters"]  # where a job is looked for: in its queue, or among the dead letters
+DEAD_LETTERS: Final = "dead-letter"  # the queue in which other libraries' dashboards show them
+Kept: TypeAlias = Literal["queue", "dead_letters"]  # where to look for a job
 DEAD_LETTER_CAUSES: Final = frozenset({Cause.FAILED, Cause.STALLED})  # not cancelled or expired ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterRow:
-    """A job as it was when it failed, with all that running it again needs. `id` is made of its queue and its own id,
-    so that a job is here once at most; `attempts_made` and `stalls` tell what was tried."""
+    """A job as it was when it failed, with everything needed to run it again. `id` combines its queue and its own id,
+    so a job is here at most once; `attempts_made` and `stalls` tell what was tried."""
 
     id: str
     queue: str
@@ -61,7 +61,7 @@ class Replay:
 
 
 def job_of(letter: DeadLetterRow) -> JobRow:
-    """The job that a dead letter is: one that has failed. How often it was started is not known any more."""
+    """A dead letter as a job that has failed. How often it was started is no longer known."""
     return JobRow(
         queue=letter.queue,
         id=letter.job_id,
@@ -97,11 +97,11 @@ def job_of(letter: DeadLetterRow) -> JobRow:
 
 
 def letter_id(queue: str, job_id: str) -> str:
-    """The id of a job's dead letter. A queue's name has neither `/` nor `%`; a `:` would part a key."""
+    """The id of a job's dead letter. A queue's name contains neither `/` nor `%`; a `:` would split the key."""
     return f"{queue}/{job_id.replace('%', '%25').replace(':', '%3A')}"
 
 
 def letter_parts(identity: str) -> tuple[str, str]:
-    """The queue and the job of which `letter_id` made this; both empty where it made none."""
+    """The queue and job id in a letter's id; both empty if it is not one."""
     queue, _, escaped = identity.partition("/")
     return (queue, escaped.replace("%3A", ":").replace("%25", "%")) if escaped else ("", "")

@@ -1,4 +1,4 @@
-"""What workers declare of their queues, for programs that do not have their code."""
+"""What workers declare about their queues, for programs that do not have their code."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -9,12 +9,12 @@ from toril.errors import TorilError
 from toril.model.groups import GroupLimits
 from toril.model.jobs import Backoff, Keep, RateLimit, per_ms
 
-MAX_DECLARATION: Final = 32 * 1024  # characters of one as text; where it would be longer, handlers are not named
+MAX_DECLARATION: Final = 32 * 1024  # characters of one as text; if it would be longer, handlers are left out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerDeclaration:
-    """How jobs of one handler are retried, in place of what the queue says."""
+    """How jobs of one handler are retried, instead of the queue's defaults."""
 
     max_attempts: int
     backoff: Backoff
@@ -22,13 +22,10 @@ class HandlerDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """How the code of a worker declares a queue, in the units of the store.
-
-    `concurrency` is that of one worker, and `rate` holds unless the queue's settings have another. `handlers` are the
-    job names with a handler, None if there are too many to list; `any_name` is the handler that also runs jobs of other
-    names. `subject` is the payload field that has a job's subject; `serializer` says that the application serializes
-    payloads in its own way.
-    """
+    """What a worker's code declares about a queue, in the units of the store. `concurrency` is that of one worker, and
+    `rate` applies unless the queue's settings have another. `handlers` are the job names with a handler, None if there
+    are too many to list; `any_name` is the handler that also runs jobs with other names. `subject` is the payload field
+    that has a job's subject; `serializer` says that the application serializes payloads in its own way."""
 
     concurrency: int
     lease: int
@@ -49,7 +46,7 @@ class Declaration:
     handlers: Mapping[str, HandlerDeclaration | None] | None = None
 
     def retry_of(self, name: str) -> tuple[int, Backoff]:
-        """How many attempts jobs of this name get, and how long they wait between them."""
+        """How many attempts jobs with this name get, and how long they wait between them."""
         handlers = self.handlers or {}
         own = handlers.get(name) if name in handlers or self.any_name is None else handlers.get(self.any_name)
         return (self.max_attempts, self.backoff) if own is None else (own.max_attempts, own.backoff)
@@ -114,7 +111,7 @@ def _load_backoff(found: dict[str, Any]) -> Backoff:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredBy:
-    """A declaration, how many living workers make it, and when the last of them did."""
+    """A declaration, how many live workers make it, and when the latest of them did."""
 
     declaration: Declaration
     workers: int
@@ -123,14 +120,14 @@ class DeclaredBy:
 
 @dataclass(frozen=True, slots=True)
 class Declarations:
-    """What the living workers of a queue declare, newest first, equal declarations once. They may differ during a
-    deploy, or if several applications serve the queue."""
+    """What the live workers of a queue declare, newest first, equal declarations once. They may differ during a deploy,
+    or if several applications serve the queue."""
 
     items: tuple[DeclaredBy, ...] = ()
 
     @classmethod
     def of(cls, rows: Iterable[tuple[str, int, int]]) -> "Declarations":
-        """From the texts that stores keep, how many workers made each, and when the last of them did."""
+        """Build it from the texts that stores keep, how many workers made each, and when the latest of them did."""
         found = [DeclaredBy(said, workers, at) for text, workers, at in rows if (said := Declaration.load(text))]
         return cls(tuple(sorted(found, key=lambda each: -each.at)))
 
@@ -149,7 +146,7 @@ class Declarations:
 
     @property
     def differing(self) -> tuple[str, ...]:
-        """The names of the fields that they do not declare alike."""
+        """The names of the fields in which they differ."""
         every = [each.declaration for each in self.items]
         return tuple(
             each.name
@@ -158,8 +155,8 @@ class Declarations:
         )
 
     def handled(self, workers: int) -> frozenset[str] | None:
-        """The job names for which this many workers of the queue have handlers; None if that is not known of all of
-        them, or if one takes any name."""
+        """The job names for which this many workers of the queue have handlers; None if not all of them list theirs, or
+        if one takes any name."""
         said = [each.declaration for each in self.items]
         if not workers or self.workers < workers or any(each.any_name or each.handlers is None for each in said):
             return None

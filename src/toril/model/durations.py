@@ -27,7 +27,7 @@ _WRITTEN: Final = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h|d)\Z", re.ASCII
 
 
 def seconds_of(duration: object) -> float | None:
-    """The length of a duration in seconds; None if it is no duration. A text needs a unit: "5" could mean anything."""
+    """A duration in seconds; None if it is not one. Text needs a unit: "5" could mean anything."""
     match duration:
         case bool():
             return None
@@ -43,7 +43,7 @@ def seconds_of(duration: object) -> float | None:
 
 
 def seconds_written(text: str) -> float | None:
-    """The same where all there is is text, as on a command line: there a bare number is seconds."""
+    """The same for input that is always text, as on a command line: there a bare number means seconds."""
     return seconds_of(f"{text}s" if text[-1:].isdigit() else text)
 
 
@@ -61,7 +61,7 @@ def milliseconds(what: str, value: Duration, low: int = 0, high: int = MAX_DELAY
 
 
 def checked_seconds(what: str, value: Duration, low: int = 0, high: int = MAX_DELAY) -> float:
-    """A duration in seconds, checked, and to the millisecond; an int where there is no fraction."""
+    """A duration in seconds, checked and rounded to the millisecond; an int if it has no fraction."""
     ms = milliseconds(what, value, low, high)
     return ms / 1000 if ms % 1000 else ms // 1000
 
@@ -85,8 +85,8 @@ def moment(ms: int | None) -> datetime | None: ...
 
 
 def moment(ms: int | None) -> datetime | None:
-    """A stored time as programs read it. One that no datetime can hold, as other programs may have written it, is the
-    first or the last that there is."""
+    """A stored time as programs read it. If another program wrote one that no datetime can hold, the first or the last
+    possible one."""
     return None if ms is None else _EPOCH + min(max(ms, _FIRST), _LAST) * _MS
 
 

@@ -15,26 +15,26 @@ class Severity(StrEnum):
 class FaultKind(StrEnum):
     """What is wrong with a queue or the fleet."""
 
-    GHOST = "ghost"  # an id in a line, without a job
-    ORPHAN = "orphan"  # a job that stands in no line
-    DOUBLE = "two_places"  # a job that stands in more than one
-    LOST = "lost_job"  # a running job that nobody holds, and nobody has taken back
-    LOCK = "stray_lock"  # a lock of a job that does not run
-    MARKER = "missing_marker"  # jobs are ready, and those who sleep are not told
-    PARENT = "stuck_parent"  # a parent that waits for children which are not there
+    GHOST = "ghost"  # an id in a list, without a job
+    ORPHAN = "orphan"  # a job that is in no list
+    DOUBLE = "two_places"  # a job that is in more than one list
+    LOST = "lost_job"  # a running job whose lease has expired, and that nobody has recovered
+    LOCK = "stray_lock"  # a lock of a job that is not running
+    MARKER = "missing_marker"  # jobs are ready, but idle workers are not woken
+    PARENT = "stuck_parent"  # a parent that waits for children that are gone
     SCHEDULE = "schedule_without_run"
     DEDUP = "stale_dedup"  # a deduplication key of a job that is gone or has ended
-    SUSPECT = "stale_suspect"  # listed as waiting to run alone, and not waiting
-    ID = "stale_id"  # a chosen id that is taken by a job which is not there
-    COUNT = "wrong_count"  # the number of jobs in a state is not the number of jobs in it
-    WORKER = "dead_worker"  # a worker's sign of life that is long over
-    UNREADABLE = "unreadable_job"  # one that has not ended, and whose options cannot be read
-    FOREIGN = "foreign_key"  # a key of the layout that another program has put something else into
+    SUSPECT = "stale_suspect"  # listed as waiting to run alone, but not waiting
+    ID = "stale_id"  # a chosen id taken by a job that does not exist
+    COUNT = "wrong_count"  # the stored number of jobs in a state is wrong
+    WORKER = "dead_worker"  # a worker whose heartbeat expired long ago
+    UNREADABLE = "unreadable_job"  # an unfinished job whose options cannot be read
+    FOREIGN = "foreign_key"  # a key of the layout that another program uses
 
 
-# What nobody but a person can mend.
+# What only a person can repair.
 BEYOND_REPAIR = frozenset({FaultKind.FOREIGN, FaultKind.UNREADABLE})
-# What can be repaired without asking: nobody loses anything by it, and no job runs that would not have run.
+# Repaired without asking: nothing is lost, and no job runs that would not have run.
 AUTO_REPAIRED = frozenset({
     FaultKind.GHOST, FaultKind.LOCK, FaultKind.MARKER, FaultKind.PARENT, FaultKind.SCHEDULE, FaultKind.DEDUP,
     FaultKind.SUSPECT, FaultKind.ID, FaultKind.COUNT, FaultKind.WORKER,
@@ -43,17 +43,18 @@ AUTO_REPAIRED = frozenset({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault, with the job, key, schedule or worker that it concerns. `place` is the key or table where it shows."""
+    """One fault, with the job, key, schedule or worker that it concerns. `place` is the key or table in which it
+    shows."""
 
     kind: FaultKind
-    queue: str  # empty for the fleet's
+    queue: str  # empty for faults of the fleet
     subject: str
     place: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What is wrong, how bad it is, where, and the command that repairs it. `fault` is what `App.repair` works on."""
+    """What is wrong, how severe it is, where, and the command that repairs it. `fault` is what `App.repair` repairs."""
 
     code: str
     severity: Severity
@@ -67,8 +68,8 @@ class RepairOutcome(StrEnum):
     """What a repair did."""
 
     REPAIRED = "repaired"
-    GONE = "gone"  # the fault was there no more
-    FAILED = "failed"  # nothing was changed, and it is still there
+    GONE = "gone"  # the fault no longer existed
+    FAILED = "failed"  # nothing was changed, and it still exists
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +82,14 @@ class Repaired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """A Redis server. None: it would not say. Times are ms."""
+    """Facts of a Redis server; None where it does not tell. Times are ms."""
 
     place: str
     version: str
     policy: str | None
     maxmemory: int
     used: int
-    total: int  # bytes of the machine's memory; 0 if not known
+    total: int  # bytes of the machine's memory; 0 if unknown
     evicted: int
     log: bool | None  # whether there is an append-only file
     log_ok: bool
@@ -100,23 +101,23 @@ class ServerFacts:
     replicas: int
     replicas_behind: int
     pings: tuple[float, ...]
-    skew: float  # the server's clock before ours, as far as the pings' length lets one tell
+    skew: float  # by how much the server's clock is ahead of ours, as precisely as the pings allow
     refused: tuple[str, ...]  # scripts that do not load, with the reason
-    scripts: int  # that the server keeps, of all programs
+    scripts: int  # kept by the server, from all programs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFacts:
-    """A store's file. A store in memory has no place, and no worries."""
+    """Facts of a store's file. A store in memory has none of these problems."""
 
     place: str
     version: str
-    damage: tuple[str, ...] | None  # None: the file was not read through
+    damage: tuple[str, ...] | None  # None: the file was not checked
     journal: str
     synchronous: str
     log: int  # bytes of the write-ahead log
     free: int | None  # bytes of the disk
-    mode: int | None  # who may read and write it
+    mode: int | None  # its permissions
     filesystem: str
     network: bool
     pings: tuple[float, ...] = field(default=())

@@ -9,7 +9,7 @@ from toril.model.jobs import NewJob
 from toril.model.names import check_queue_name
 
 MAX_DEPTH: Final = 100  # of a flow
-BUILDING: Final = 600_000  # ms after which the parts of a flow that was never whole are taken back
+BUILDING: Final = 600_000  # ms after which an incomplete flow is rolled back
 
 
 class OnFailure(StrEnum):
@@ -40,8 +40,8 @@ class JobRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowNode:
-    """A job of a flow, whose id is chosen. `waits` says that it has children, and runs when they have ended; of jobs
-    that are added together the parent comes first."""
+    """A job of a flow, with a chosen id. `waits` says that it has children, and runs when they have ended. Of jobs that
+    are added together, the parent comes first."""
 
     queue: str
     job: NewJob
@@ -62,8 +62,8 @@ class FlowNode:
 
 
 class ChildState(StrEnum):
-    """What a parent knows of a child: it has not ended (`OPEN`), it has completed, it has failed and the parent goes on
-    (`IGNORED`), or it has failed and the parent with it."""
+    """What a parent knows about a child: it has not ended (`OPEN`), it has completed, it has failed and the parent
+    continues (`IGNORED`), or it has failed and the parent fails too."""
 
     OPEN = "open"
     COMPLETED = "completed"
@@ -73,8 +73,8 @@ class ChildState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """What a parent knows of one child, even when that is gone. `text` is what it returned, or why it failed. `name`
-    and `number`, its place in the order of adding, are told where they are asked for."""
+    """What a parent knows about one child, even if that is gone. `text` is what it returned, or why it failed. `name`
+    and `number`, its place in the order of adding, are only read if requested."""
 
     ref: JobRef
     state: ChildState

@@ -42,13 +42,13 @@ class GroupLimits:
             raise InvalidOption("a group's rate_limit must have a sliding window; fixed windows are for queues only")
 
     def over(self, other: "GroupLimits") -> "GroupLimits":
-        """These, and where they say nothing the other."""
+        """These limits; those that are None come from the other."""
         return GroupLimits(
             **{name: getattr(other, name) if getattr(self, name) is None else getattr(self, name) for name in _LIMITS}
         )
 
     def dump(self) -> str:
-        """As the stores keep it: numbers between commas."""
+        """As the stores keep them: numbers separated by commas."""
         rate = self.rate_limit
         numbers = (self.concurrency, rate and rate.max, rate and per_ms(rate), self.max_waiting, self.weight)
         return ",".join("" if number is None else str(number) for number in numbers)
@@ -68,22 +68,21 @@ NO_LIMITS: Final = GroupLimits()
 
 @dataclass(frozen=True, slots=True)
 class DeclareGroups:
-    """What the code says of a queue's groups."""
+    """The limits of a queue's groups that the code declares."""
 
     limits: GroupLimits
 
 
 @dataclass(frozen=True, slots=True)
 class SetGroups:
-    """What an operator says of a queue's groups, instead of the code; None takes that back."""
+    """The limits of a queue's groups that an operator sets, instead of the code's; None removes them."""
 
     limits: GroupLimits | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetGroup:
-    """What is to hold for one group: its own limits, in place of all it had, and whether it starts anything. None
-    leaves that as it is."""
+    """Set one group's own limits, replacing all it had, and whether it is paused. None leaves that unchanged."""
 
     name: str
     limits: GroupLimits | None = None

@@ -186,16 +186,13 @@ class Transaction:
         return self._connection.execute(sql, parameters).fetchall()
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Execute; how many rows it changed."""
+        """Execute, and return how many rows changed."""
         return self._connection.execute(sql, parameters).rowcount
 
     def run_all(self, sql: str, rows: Sequence[Sequence[Any]], *before: Any) -> None:
-        """Execute for many rows, in as few statements as the powers of two in their number. `before` are the values
-        of what stands before the rows in the statement.
-
-        Each statement gives the interpreter lock away once. `executemany` does so for every row, and waits up to
-        5 ms to get it back while a handler computes.
-        """
+        """Execute for many rows, in as few statements as there are powers of two in their number. `before` are the
+        values that precede the rows in the statement. Each statement releases the interpreter lock once. `executemany`
+        would do so for every row, and wait up to 5 ms to get it back while a handler computes."""
         start = 0
         while start < len(rows):
             size = min(_ROWS, 1 << ((len(rows) - start).bit_length() - 1))
@@ -204,7 +201,7 @@ class Transaction:
             start += size
 
     def row(self, query: Query[R], parameters: Sequence[Any] = ()) -> R | None:
-        """The first row by its names, or None."""
+        """The first row with named columns, or None."""
         found = self._connection.execute(query.sql, parameters).fetchone()
         return None if found is None else query.make(found)
 
@@ -220,14 +217,14 @@ class Transaction:
             rows.close()
 
     def gather(self, query: Query[R], parameters: Sequence[Any] = ()) -> list[R]:
-        """The same, handed over at once: the interpreter lock is not given away for each row."""
+        """All rows at once: the interpreter lock is not released for each row."""
         found = self._dialect.gather(self._connection, query.sql, query.columns, parameters)
         return list(map(query.make, found))
 
 
 def keys_of(tx: Transaction, row: QueueRow, ids: Iterable[str]) -> dict[str, int]:
-    """The keys of these ids, as far as there are any. A number's key is known without looking; what is found under it
-    may have an id that its producer chose, and then is another job."""
+    """The keys of these ids, if there are any. A number's key is known without a query; the row found there may have an
+    id that its producer chose, and is then another job."""
     keys: dict[str, int] = {}
     chosen = []
     for identity in ids:
@@ -242,12 +239,12 @@ def keys_of(tx: Transaction, row: QueueRow, ids: Iterable[str]) -> dict[str, int
 
 
 def exists(tx: Transaction, key: int, identity: str) -> bool:
-    """Whether the job under this key is the one of this id."""
+    """Whether the job with this key has this id."""
     return tx.one(_EXISTS, (key, identity, identity)) is not None
 
 
 def refusal(tx: Transaction, key: int, identity: str) -> Verdict:
-    """What to answer who does not hold the lease."""
+    """The verdict for a caller that does not hold the lease."""
     return Verdict.LOST if exists(tx, key, identity) else Verdict.MISSING
 
 
@@ -266,21 +263,21 @@ Op = Callable[[Transaction], T]  # one step of an engine
 
 
 class Write(Protocol):
-    """Makes a step that changes the store. One that `grows` it is refused first when the disk is full."""
+    """Executes a step that changes the store. A step that `grows` it is refused first when the disk is full."""
 
     def __call__(self, op: Op[T], now: int | None, *, grows: bool = False) -> Awaitable[T]: ...
 
 
 class Read(Protocol):
-    """Makes a step that only reads."""
+    """Executes a step that only reads."""
 
     def __call__(self, op: Op[T], now: int | None = None) -> Awaitable[T]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How the parts of an engine make their steps: `read` on a view of its own, `read_now` where the writes are made,
-    so that what this process has committed is seen without fail."""
+    """How the parts of an engine execute steps: `read` on a view of its own, `read_now` on the writing connection,
+    which certainly sees what this process has committed."""
 
     write: Write
     read: Read

@@ -56,7 +56,7 @@ STANDINGS: Final = (ChildState.OPEN, ChildState.COMPLETED, ChildState.IGNORED, C
 
 
 class ExportedRow(NamedTuple):
-    """A job as its row is."""
+    """A job's row."""
 
     key: int
     chosen: str | None
@@ -98,7 +98,7 @@ class ExportedRow(NamedTuple):
 
 
 class ExportedDeadLetter(NamedTuple):
-    """A dead letter, and where what belongs to it is."""
+    """A dead letter, and where its other data is."""
 
     stored: StoredDeadLetter
     errors: str | None
@@ -115,7 +115,7 @@ class ExportedSchedule(NamedTuple):
 
 
 class StoredChild(NamedTuple):
-    """What a parent knows of a child."""
+    """What a parent knows about a child."""
 
     standing: int
     queue: str
@@ -134,7 +134,7 @@ class StoredKey(NamedTuple):
 
 
 class StoredSettings(NamedTuple):
-    """How a queue is set."""
+    """The settings of a queue."""
 
     paused: int
     concurrency: int | None
@@ -146,10 +146,10 @@ class StoredSettings(NamedTuple):
 
 
 class StoredRecords(NamedTuple):
-    """What is remembered of the jobs of a queue that ended."""
+    """What is remembered of a queue's jobs that have ended."""
 
     totals: list[int]
-    runs: list[list[Any]]  # of each status
+    runs: list[list[Any]]  # per status
     minutes: list[Any]
     slices: list[Any]
     results: list[Any]
@@ -157,7 +157,7 @@ class StoredRecords(NamedTuple):
 
 
 class JobInLine(NamedTuple):
-    """A job that stands in a place."""
+    """A job in a place."""
 
     key: int
 
@@ -309,7 +309,7 @@ _FORGET_LOG: Final = statement("dead_letters", "forget_log")
 
 
 class ExportedJob(NamedTuple):
-    """A job that may leave, and what it knows of children."""
+    """A job that may be exported, and what it knows of its children."""
 
     queue: str
     row: ExportedRow
@@ -317,19 +317,20 @@ class ExportedJob(NamedTuple):
 
 
 def is_held_up(row: QueueRow) -> bool:
-    """Whether nothing may leave while something runs: else more would run at once than may, or out of turn."""
+    """Whether nothing may leave while something runs: otherwise more could run at once than allowed, or out of
+    order."""
     return bool(row.active and (row.grouped or row.concurrency is not None))
 
 
 class JobExporter:
-    """Takes jobs out of the store, until there are enough. What it has taken is `texts`."""
+    """Takes jobs out of the store until there are enough. The result is in `texts`."""
 
     def __init__(self, tx: Transaction, limit: int) -> None:
         self._tx = tx
         self._left = limit
         self._room = LOAD_BYTES
         self._steps: dict[str, QueueChanges] = {}
-        self._settled: set[int] = set()  # taken, or known to stay
+        self._settled: set[int] = set()  # taken, or known to remain
         self._runs: dict[str, set[int]] = {}
         self.texts: list[str] = []
 
@@ -342,7 +343,7 @@ class JobExporter:
         return None if found is None else ExportedJob(queue, found, [])
 
     def take(self, queue: str, key: int, *, for_schedule: bool = False) -> bool:
-        """Take a job, and whom it waits for or who waits for it. False: one of them runs, so all of them stay."""
+        """Take a job with its parent and children. False: one of them is running, so all of them remain."""
         if key in self._settled:
             return False
         members: dict[int, ExportedJob] = {}
@@ -364,7 +365,7 @@ class JobExporter:
         return True
 
     def _walk(self, queue: str, key: int, members: dict[int, ExportedJob]) -> Iterator[ExportedJob]:
-        """All of a family: along what parents wait for, both ways."""
+        """All jobs of a flow: along the links between parents and children, in both directions."""
         ahead = [(queue, key)]
         while ahead:
             name, at = ahead.pop()
@@ -390,7 +391,7 @@ class JobExporter:
                     ahead.append((child.queue, open_child))
 
     def _may_leave(self, member: ExportedJob, *, for_schedule: bool) -> bool:
-        """Not what runs, or is still being added, or has to leave with its schedule."""
+        """Not if it is running, is still being added, or has to leave with its schedule."""
         row = self._tx.find(member.queue)
         if (
             member.row.running
@@ -445,7 +446,7 @@ class JobExporter:
         return True
 
     def put(self, kind: str, content: list[Any]) -> None:
-        """Add what is no job."""
+        """Add something other than a job."""
         self._put(kind, content)
         self._left -= 1
 
@@ -464,7 +465,7 @@ _REMOVE_SCHEDULE: Final = statement("schedules", "remove")
 _FORGET: Final = [statement("control", f"forget_{name}") for name in ("minutes", "slices", "results")]
 _FORGET_RUNS: Final = statement("control", "forget_runs")
 _BATCH: Final = "load"
-# Those who come next come first, so that they are the first there too.
+# In their order, so that they are in the same order in the target.
 _PLACES: Final = (
     Place.SUSPECT, Place.WAITING, Place.PRIORITIZED, Place.PARKED_SUSPECT, Place.PARKED, Place.DELAYED,
     Place.WAITING_CHILDREN, Place.COMPLETED, Place.FAILED,
@@ -472,7 +473,7 @@ _PLACES: Final = (
 
 
 def identity(tx: Transaction, fresh: str) -> str:
-    """The name of this store among others: given once."""
+    """The name of this store among others; given once."""
     found = tx.value(_SQL["fact"], ("store",))
     if found is None:
         tx.run(_SQL["set_fact"], ("store", fresh))
@@ -481,7 +482,7 @@ def identity(tx: Transaction, fresh: str) -> str:
 
 
 def departure(tx: Transaction, queue: str) -> str | None:
-    """The store for which a queue leaves, or has left."""
+    """The store to which a queue moves, or has moved."""
     row = tx.find(queue)
     target, _ = (None if row is None else tx.one(_SQL["departure"], (row.key,))) or (None, 0)
     return target
@@ -490,7 +491,7 @@ def departure(tx: Transaction, queue: str) -> str | None:
 def export_batch(
     tx: Transaction, part: TransferPart, queue: str, to: str, mark: str, limit: int
 ) -> TransferBatch | None:
-    """The batch that is on its way, if there is one; else a new one, if there is something to export."""
+    """The batch in transit, if there is one; else a new one, if there is something to export."""
     found = tx.value(_SQL["fact"], (_BATCH,))
     number, old_mark, target, under_way = (0, "", "", 0) if found is None else json.loads(found)
     if under_way and target != to:
@@ -517,12 +518,12 @@ def confirm_export(tx: Transaction, batch: TransferBatch) -> bool:
 
 
 def _settings(tx: Transaction, queue: str, to: str, _limit: int) -> list[str]:
-    """Nothing more starts in the queue; how it was set before that is sent once."""
+    """Start nothing more in the queue, and send its previous settings once."""
     row = tx.find(queue)
     if row is None:
         return []
     target, was_paused = tx.one(_SQL["departure"], (row.key,)) or ("", row.paused)
-    paused = was_paused if row.paused else 0  # someone has let it go on since
+    paused = was_paused if row.paused else 0  # someone has resumed it since
     if not row.paused:
         row.paused = 1
         step = QueueChanges(tx, row)
@@ -531,7 +532,7 @@ def _settings(tx: Transaction, queue: str, to: str, _limit: int) -> list[str]:
     if target == to:
         return []
     tx.run(_SQL["depart"], (row.key, to, paused))
-    tx.run(_SQL["is_back"], (row.key,))  # what has left for another store may be here again
+    tx.run(_SQL["is_back"], (row.key,))  # what was moved to another store may be back
     counted = [row.last_number, row.claims]
     settings = StoredSettings(
         paused, row.concurrency, row.rate, row.max_waiting, row.held_till, row.groups_set, row.groups_declared
@@ -572,7 +573,7 @@ def _schedules(tx: Transaction, queue: str, _to: str, limit: int) -> list[str]:
 
 
 def _schedule(exporter: JobExporter, row: QueueRow, schedule: ExportedSchedule) -> None:
-    """A schedule leaves with the run that it still has to do with, unless that runs."""
+    """A schedule leaves with its next run, unless that is running."""
     tx, run, last = exporter.step(row.name).tx, schedule.run, schedule.last
     members = {key: exporter.member(row.name, key) for key in (run, last) if key is not None}
     found = {key: None if member is None else member.row for key, member in members.items()}
@@ -597,7 +598,7 @@ def _schedule(exporter: JobExporter, row: QueueRow, schedule: ExportedSchedule) 
 
 
 def _dead_letters(tx: Transaction, _queue: str, _to: str, limit: int) -> list[str]:
-    """Those that nobody waits for; the others leave with whom they are waited for by."""
+    """Dead letters that no parent waits for; the others leave with their parents."""
     exporter = JobExporter(tx, limit)
     for (identity,) in tx.all(_SQL["dead_letters"]):
         if exporter.is_full:

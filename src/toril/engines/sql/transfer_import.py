@@ -64,7 +64,7 @@ _OWNER: Final = statement("dedup", "owner")
 
 
 def put_settings(step: QueueChanges, item: TransferSettings) -> None:
-    """The queue is set as it was there, and numbers its jobs from far behind those that may still come."""
+    """Apply the settings of the source, and number jobs far above those that may still come."""
     row, tx = step.row, step.tx
     row.paused = int(item.paused)
     row.concurrency, row.max_waiting, row.rate = item.concurrency, item.max_waiting, dump_rate(item.rate)
@@ -89,7 +89,7 @@ def put_settings(step: QueueChanges, item: TransferSettings) -> None:
 
 
 def put_records(tx: Transaction, row: QueueRow, item: TransferRecords) -> None:
-    """Add what was counted there to what was counted here."""
+    """Add the counts of the source to those here."""
     _put_runs(tx, row, item)
     for minute, completed, failed in item.minutes:
         tx.run(_MINUTE, (row.key, minute, completed, failed))
@@ -103,7 +103,8 @@ def put_records(tx: Transaction, row: QueueRow, item: TransferRecords) -> None:
 
 
 def _put_runs(tx: Transaction, row: QueueRow, item: TransferRecords) -> None:
-    """Records of both, by their time; as many as a queue keeps. Their numbers end with how many there were."""
+    """Merge the run records of both by time, as many as a queue keeps. The last number is how many there were in
+    total."""
     row.completed_total += item.completed
     row.failed_total += item.failed
     row.cancelled_total += item.cancelled
@@ -141,7 +142,7 @@ _FORGET_RESULT: Final = statement("dead_letters", "forget_result")
 
 
 def import_batch(tx: Transaction, load: TransferBatch, sender: str) -> ImportResult:
-    """Store what has not been stored before, or (a clash) nothing."""
+    """Store what has not been stored before or, on a clash, nothing."""
     name = f"arrived:{sender}"
     found = tx.value(_SQL["fact"], (name,))
     number, mark = (0, "") if found is None else json.loads(found)
@@ -162,7 +163,7 @@ def import_batch(tx: Transaction, load: TransferBatch, sender: str) -> ImportRes
 
 
 class _Import:
-    """A load on its way into the queues. Schedules come last: they know runs by their keys."""
+    """An import in progress. Schedules come last, because they know their runs by key."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
@@ -171,7 +172,7 @@ class _Import:
         self.taken: list[JobRef] = []
 
     def clashes(self, jobs: Sequence[TransferJob]) -> tuple[JobRef, ...]:
-        """Jobs whose number another one has here."""
+        """Jobs whose number another job has here."""
         keyed = ((job, job_key(self._step(job.queue).row.key, job.id)) for job in jobs)
         return tuple(job.ref for job, key in keyed if key is not None and self._tx.one(_SQL["is_taken"], (key,)))
 
@@ -342,7 +343,7 @@ class _Import:
         self._put_children(key, item.children)
 
     def _put_schedule(self, item: TransferSchedule) -> None:
-        """In place of one that keeps the same time; one that keeps another was declared later, and stays."""
+        """Replace a schedule that has the same timing; one with another timing was declared later, and stays."""
         view, tx, row = item.view, self._tx, self._tx.queue(item.view.queue)
         schedule, timing = view.schedule, timing_of(view.schedule)
         before = tx.value(_SQL["timing"], (row.key, schedule.id))
@@ -387,7 +388,7 @@ _OF_THE_STORE = {TransferPart.LETTERS, TransferPart.FACTS}
 
 @implements(TransferStore)
 class SqlTransfers:
-    """The moves of the seam."""
+    """Transfers of the seam."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps

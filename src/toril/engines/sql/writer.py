@@ -20,12 +20,12 @@ __all__ = ["PendingStep", "Writer"]
 
 T = TypeVar("T")
 
-_SICK: Final = 2  # failed commits in a row after which no work is handed out before a probe succeeds
+_SICK: Final = 2  # failed commits in a row, after which a probe must succeed before jobs are claimed
 _UNFINISHED: Final = statement("inspector", "unfinished")
 
 
 class PendingStep(Generic[T]):
-    """One step to make: what, when, and what became of it. `grows` marks steps that a full disk refuses first."""
+    """A step to execute: what, when, and its outcome. `grows` marks steps that a full disk refuses first."""
 
     __slots__ = ("answer", "error", "grows", "now", "op")
 
@@ -38,7 +38,7 @@ class PendingStep(Generic[T]):
 
 
 class Writer:
-    """One connection that writes."""
+    """The connection that writes."""
 
     def __init__(self, database: SqlDatabase, clock: Clock, notifier: LocalNotifier) -> None:
         self.database = database
@@ -65,7 +65,7 @@ class Writer:
                 self.database.leave()
 
     def let_go(self) -> None:
-        """Close the connection until it is needed again. What is only in memory stays."""
+        """Close the connection until it is needed again. A store in memory stays open."""
         connection = self._connection
         if connection is not None and not self.database.in_memory:
             self._connection = None
@@ -73,7 +73,7 @@ class Writer:
             connection.close()
 
     def perform(self, steps: Sequence[PendingStep[Any]]) -> None:
-        """Make these steps, in order, in one commit. Afterwards each has its answer or its error."""
+        """Execute these steps in order, in one commit. Afterwards each has its answer or its error."""
         if not self._ready_to_write(steps):
             return
         self.database.check_room(self._open_connection(), grows=any(step.grows for step in steps))
@@ -100,7 +100,7 @@ class Writer:
             raise self.database.translated(error) from error
 
     def changed(self) -> bool:
-        """Whether another connection has committed since the last look."""
+        """Whether another connection has committed since the last call."""
         return self.database.changed(self._open_connection())
 
     def health(self) -> Health:
@@ -117,7 +117,7 @@ class Writer:
         return Health(ok=True, now=now)
 
     def rest(self) -> bool:
-        """Nothing is going on: tidy up. False: come again."""
+        """Tidy up while idle. False: not finished, so call again."""
         return self.database.rest(self._open_connection())
 
     def unfinished(self) -> int:
@@ -143,8 +143,8 @@ class Writer:
         return True
 
     def _probe(self) -> None:
-        """Commit something of no weight, before jobs are entrusted to a disk that has failed repeatedly."""
-        # Inserted and deleted: a transaction that changes nothing would not be synced, and prove nothing.
+        """Commit something unimportant before entrusting jobs to a disk that has failed repeatedly."""
+        # Insert and delete: a transaction that changes nothing would not be synced, and prove nothing.
         step = PendingStep(lambda tx: lead(tx, ":probe", "", 0) and resign(tx, ":probe", ""), None)
         self._together([step])
         if step.error is not None:
@@ -164,7 +164,7 @@ class Writer:
             self.database.begin(connection)
             for step in steps:
                 self._step(connection, tx, step, alone=len(steps) == 1)
-            if connection.in_transaction:  # else a step that is alone has failed
+            if connection.in_transaction:  # not if a step that was alone has failed
                 connection.execute("COMMIT")
         except self.database.faults as error:
             return self._broken(steps, error)
@@ -179,14 +179,14 @@ class Writer:
         return True
 
     def _alone(self, step: PendingStep[Any]) -> None:
-        """One step in a transaction of its own, after the one it shared came to nothing."""
+        """One step in a transaction of its own, after the shared one was rolled back."""
         step.error = None
         if self._ready_to_write([step]) and not self._refuses(step):
             self._together([step])
 
     def _step(self, connection: SqlConnection, tx: Transaction, step: PendingStep[Any], *, alone: bool) -> None:
-        """One step. What it raises is its own; only the driver's errors concern the whole transaction. A step that is
-        `alone` in it needs no savepoint."""
+        """One step. Its own exceptions concern only itself; the driver's errors concern the whole transaction. A step
+        that is `alone` in it needs no savepoint."""
         tx.now = self._clock.now() if step.now is None else step.now
         if not alone:
             connection.execute("SAVEPOINT step")
@@ -209,11 +209,11 @@ class Writer:
             step.answer, step.error = answer, None
 
     def _broken(self, steps: Sequence[PendingStep[Any]], error: Exception) -> bool:
-        """The database gave up on the transaction. Nothing of it is known to have happened."""
+        """The database rolled back the transaction. None of its effects can be assumed."""
         reason = self.database.translated(error)
         self._undo()
         if self.database.is_distrusted(error) and not isinstance(reason, EngineFull):
-            # What the connection remembers cannot be trusted after this: read it anew.
+            # The connection's cache cannot be trusted after this: read again.
             self._failures += 1
             self.let_go()
             self._fail(steps, reason)
@@ -227,7 +227,7 @@ class Writer:
         return True
 
     def _undo(self) -> None:
-        """Leave no transaction behind, whatever has become of it."""
+        """Leave no transaction behind, whatever state it is in."""
         connection = self._connection
         try:
             if connection is not None and connection.in_transaction:
@@ -236,7 +236,7 @@ class Writer:
             self.let_go()
 
     def _make_room(self, step: PendingStep[Any], reason: EngineFull) -> None:
-        """The disk is full. What makes the store smaller gets the room that was held back, and another try."""
+        """The disk is full. Steps that shrink the store get the reserved space, and another try."""
         if self._making_room:
             self._fail([step], reason)
             return

@@ -13,8 +13,8 @@ def connect(
     prefix: str = "bull",  # noqa: ARG001 - a file is one app's
     dead_letter_queue: str | None = None,
 ) -> SqliteEngine:
-    """The engine for a `sqlite:///` or `memory://` URL, not yet opened. Its dead letters are no queue; the name is kept
-    free for the day on which the app moves to Redis."""
+    """The engine for a `sqlite:///` or `memory://` URL, not yet opened. Its dead letters are not in a queue; the name
+    is reserved in case the app moves to Redis."""
     engine = SqliteEngine.from_url(url, clock=clock)
     if dead_letter_queue is not None:
         engine.dead_letters.queue = dead_letter_queue

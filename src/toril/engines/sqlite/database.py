@@ -24,24 +24,24 @@ __all__ = ["SqliteDatabase", "migrations"]
 
 T = TypeVar("T")
 
-APPLICATION_ID: Final = 0x546F_726C  # "Torl": so that another program's database is not taken for ours
+APPLICATION_ID: Final = 0x546F_726C  # "Torl", so that another program's database is not mistaken for ours
 OLDEST_SQLITE: Final = (3, 38, 0)  # strict tables, json_each
 _WAL_BYTES: Final = 64 * 1024 * 1024
 _LOG_TRIES: Final = 20
 _LOG_REST: Final = 0.05  # seconds between them
 _CHECK_SECONDS: Final = 0.25
-_UNSEEN: Final = -1  # no connection's version: those of two connections cannot be compared
+_UNSEEN: Final = -1  # not a version of any connection; versions of two connections cannot be compared
 
 
 @cache
 def migrations() -> list[str]:
-    """All migrations, in order; the store's `user_version` says how many it has seen."""
+    """All migrations, in order; the store's `user_version` says how many have been applied."""
     found = sorted((files(__package__) / "migrations").iterdir(), key=lambda path: path.name)
     return [path.read_text("utf-8") for path in found if path.name.endswith(".sql")]
 
 
 class SqliteDatabase:
-    """One process's hold on a store's file. What `SqlDatabase` promises, for SQLite."""
+    """A process's access to a store's file. Implements `SqlDatabase` for SQLite."""
 
     kind = "sqlite"
     dialect: SqlDialect = SqliteDialect()
@@ -72,7 +72,7 @@ class SqliteDatabase:
         return SocketNotifier(self.path, self.address.permissions, self._clock)
 
     def open(self) -> sqlite3.Connection:
-        """A connection to a sound, current file. Refuses, and changes nothing, otherwise."""
+        """A connection to a sound, up-to-date file. Otherwise it raises, and changes nothing."""
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             wanted = ".".join(map(str, OLDEST_SQLITE))
             raise EngineUnusable(f"SQLite {sqlite3.sqlite_version} is too old; Toril needs {wanted} or newer")
@@ -83,7 +83,7 @@ class SqliteDatabase:
         return connection
 
     def reopen(self) -> sqlite3.Connection:
-        """The same file once more, after its connection was let go; never another one, nor a new one."""
+        """The same file again after its connection was closed; never another one, nor a new one."""
         self._compare(self._identify())
         connection = self._kept(lambda: self._prepared(self._connect("rw")))
         self._version = _UNSEEN
@@ -104,8 +104,8 @@ class SqliteDatabase:
         return connection
 
     def _connected(self, connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
-        """Another user of the group may be creating the log just now: SQLite creates it with what the umask leaves, and
-        then gives it the file's permissions. In between it cannot be written."""
+        """Connect to the file. Another user of the group may be creating the log at this moment: SQLite creates it with
+        what the umask leaves, and then gives it the file's permissions. In between it cannot be written."""
         for _ in range(_LOG_TRIES if self.address.permissions != OWNER_ONLY else 0):
             try:
                 return patiently(self._clock, self.path, connect)
@@ -123,7 +123,7 @@ class SqliteDatabase:
 
     def _open(self) -> sqlite3.Connection:
         if self._has_log():
-            # By a connection that cannot write: one that can would put the log into the file as it is closed.
+            # With a connection that cannot write: one that can would write the log back into the file on close.
             with closing(self._connect("ro")) as looking:
                 self._check(looking)
             return self._prepared(self._connect("rw"))
@@ -139,32 +139,32 @@ class SqliteDatabase:
         return self._prepared(connection)
 
     def _make(self) -> None:
-        """Make the file, if there is none, with its permissions: SQLite would let everyone read it. What SQLite puts
-        beside it gets the same."""
+        """Create the file if it does not exist, with its permissions, because SQLite would let everyone read it. SQLite
+        gives its own files the same permissions."""
         if self.path is None or self.path.exists():
             return
         real = os.path.realpath(self.path)
-        with suppress(OSError):  # it is there by now, or SQLite says why it cannot be
+        with suppress(OSError):  # it exists by now, or SQLite will report why it cannot
             if self.address.permissions == OWNER_ONLY:
                 _create(real, OWNER_ONLY)
                 return
-            # Under another name first: a user of the group who comes meanwhile must not find it closed.
+            # Under another name first, so that another user of the group never finds it inaccessible.
             fresh = f"{real}-{self._clock.unique()}"
             _create(fresh, self.address.permissions)
             try:
                 os.link(fresh, real)
             except FileExistsError:
                 pass
-            except OSError:  # a disk without links
+            except OSError:  # a file system without links
                 _create(real, self.address.permissions)
             finally:
                 Path(fresh).unlink()
 
     def _has_log(self) -> bool:
-        """Whether there are commits beside the file. The log is looked at first: it is never there before the file."""
+        """Whether there are commits in a log. The log is checked first: it never exists before the file."""
         if self.path is None or self._log is None or not size_of(self._log):
             return False
-        if size_of(self.path) <= 1:  # SQLite takes one byte for none, and throws the log of an empty file away
+        if size_of(self.path) <= 1:  # SQLite treats one byte as none, and deletes the log of an empty file
             raise EngineUnusable(
                 f"{named(self.path)} is empty or missing, but its write-ahead log {named(self._log)} exists. Nothing "
                 "was "
@@ -173,7 +173,7 @@ class SqliteDatabase:
         return True
 
     def _check(self, connection: sqlite3.Connection) -> None:
-        # The tables first: another process may be laying out the file just now, and they come with our mark.
+        # The tables first: another process may be creating them at this moment, together with our mark.
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -226,7 +226,8 @@ class SqliteDatabase:
                 )
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        """Bring the layout up to date, in one transaction: it is the old one or the new one, never between."""
+        """Bring the layout up to date in one transaction: the file has the old layout or the new one, nothing in
+        between."""
         steps = migrations()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version == len(steps):
@@ -251,7 +252,7 @@ class SqliteDatabase:
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute("PRAGMA cache_size = -16384")
-        # A short wait for another process is SQLite's, by the real clock; a longer one is ours, spread (`patiently`).
+        # SQLite waits for another process briefly, by the real clock; `patiently` waits longer, with random pauses.
         connection.execute("PRAGMA busy_timeout = 5")
 
     def _identify(self) -> tuple[tuple[int, int] | None, ...]:
@@ -283,7 +284,7 @@ class SqliteDatabase:
             self._full = self._full or self._is_tight()
 
     def is_full(self) -> bool:
-        """Whether the disk was full, and still has no room for what we hold back."""
+        """Whether the disk was full, and still has no room for the reserve."""
         if self._full:
             self._full = not self.ballast.keep_again() or self._is_tight()
         return self._full
@@ -292,17 +293,17 @@ class SqliteDatabase:
         self._full = True
         self.ballast.drop()
         if connection is not None:
-            # At once: what is appended to it first may be what it lacks to be written back.
+            # At once: the first bytes appended to the log may be the ones missing to write it back.
             self._shorten_log(connection)
 
     def rest(self, connection: SqlConnection) -> bool:
-        """Write the log back into the file, and hold some room again. False: someone still reads from the log."""
+        """Write the log back into the file, and reserve space again. False: someone is still reading from the log."""
         if not self.is_full():
             self.ballast.keep()
         return self._shorten_log(connection)
 
     def _shorten_log(self, connection: SqlConnection) -> bool:
-        """Write the log back into the file and cut it off. False: others read from it, or it could not be written."""
+        """Write the log back into the file and truncate it. False: others read from it, or it could not be written."""
         if self.path is None:
             return True
         try:
@@ -312,17 +313,18 @@ class SqliteDatabase:
         return not busy
 
     def _is_tight(self) -> bool:
-        """Whether the disk could soon be too full even to write the log back into the file, which makes it longer."""
+        """Whether the disk could soon be too full even to write the log back into the file, which makes the file
+        longer."""
         return self._log is not None and is_short(self._log, size_of(self._log))
 
     def check(self) -> None:
-        """Refuse to go on with a file that was removed or replaced under us. Looks once a second."""
+        """Raise if the file was removed or replaced. Checks once a second."""
         if self.path is None or self._identity is None or self._clock.monotonic() - self._seen < 1.0:
             return
         self._compare(self._identify())
         self._seen = self._clock.monotonic()
         if not self.ballast.kept:
-            self._full = True  # another process needed it to finish jobs: do not fill that room with new ones
+            self._full = True  # another process used the reserve to finish jobs: do not fill that space with new ones
 
     def _compare(self, found: tuple[tuple[int, int] | None, ...]) -> None:
         expected = self._identity or ()
@@ -341,23 +343,24 @@ class SqliteDatabase:
         )
 
     def let_go(self) -> None:
-        """The writer's connection was closed for a while; with the last one of the machine SQLite removes the log."""
+        """The writer's connection was closed for a while; when the last one of the machine closes, SQLite removes the
+        log."""
         self._identity = self._identity and self._identity[:1]
 
     def leave(self) -> None:
-        """The connection was closed for good. The last process to go takes the ballast along, as SQLite the log."""
+        """The connection was closed for good. The last process removes the reserve, as SQLite removes the log."""
         self._identity = None
         if self._log is not None and not self._log.exists():
             self.ballast.drop()
 
 
 def _beside(path: Path | None, suffix: str) -> Path | None:
-    """SQLite puts its own files beside the real one, not beside a link to it; so do we."""
+    """The path beside the real file: SQLite puts its files there, and not beside a link."""
     return None if path is None else Path(os.path.realpath(path) + suffix)
 
 
 def _create(path: str, permissions: int) -> None:
-    """An empty file, with these permissions whatever the umask is."""
+    """Create an empty file with these permissions, whatever the umask is."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, OWNER_ONLY)
     try:
         os.fchmod(handle, permissions)

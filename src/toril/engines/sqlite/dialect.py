@@ -11,12 +11,12 @@ __all__ = ["SqliteDialect"]
 
 
 class SqliteDialect:
-    """What `SqlDialect` promises, for SQLite."""
+    """Implements `SqlDialect` for SQLite."""
 
     def gather(
         self, connection: SqlConnection, sql: str, columns: tuple[str, ...], parameters: Sequence[Any]
     ) -> Iterable[Sequence[Any]]:
-        """As one JSON text: sqlite3 gives the interpreter lock away for every row that it fetches."""
+        """All rows as one JSON text, because sqlite3 releases the interpreter lock for every row that it fetches."""
         (text,) = connection.execute(_gathering(sql, columns), parameters).fetchone()
         rows: list[list[Any]] = json.loads(text)
         return rows

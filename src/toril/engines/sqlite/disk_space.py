@@ -13,7 +13,7 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Ballast:
-    """A file beside the store's that takes up room, to be dropped when there is none left. Processes share it."""
+    """A file beside the store's that occupies space, and is deleted when the disk is full. Processes share it."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -23,7 +23,7 @@ class Ballast:
         return self._path is None or size_of(self._path) == BALLAST_BYTES
 
     def keep(self) -> bool:
-        """Take up the room. False: there is none."""
+        """Reserve the space. False: there is none."""
         if self._path is None or self.kept:
             return True
         try:
@@ -40,7 +40,7 @@ class Ballast:
         return True
 
     def keep_again(self) -> bool:
-        """Take up the room once more, if that leaves enough to work in. False: the disk is still full."""
+        """Reserve the space again, if enough remains to work in. False: the disk is still full."""
         if self._path is None:
             return True
         wanted = _COMMIT_BYTES if self.kept else _COMMIT_BYTES + BALLAST_BYTES
@@ -52,12 +52,12 @@ class Ballast:
 
 
 def is_short(path: Path | None, beside: int = 0) -> bool:
-    """Whether the disk of this file has less room than a commit may need, beside so many bytes."""
+    """Whether this file's disk has less space than a commit may need, in addition to this many bytes."""
     return path is not None and free_bytes(path) < _COMMIT_BYTES + beside
 
 
 def size_of(path: Path) -> int:
-    """Its bytes; none where there is no such file."""
+    """The size of a file in bytes; 0 if it does not exist."""
     try:
         return path.stat().st_size
     except OSError:
@@ -65,6 +65,6 @@ def size_of(path: Path) -> int:
 
 
 def free_bytes(path: Path) -> int:
-    """What is left for us on the disk of this file."""
+    """The free space on this file's disk that we may use."""
     found = os.statvfs(path.parent)
     return found.f_bavail * found.f_frsize

@@ -17,7 +17,7 @@ __all__ = ["SqliteEngine"]
 
 @implements(Inspector)
 class SqliteEngine(SqlEngine):
-    """A store in a file, shared by any number of processes of one machine; or in the memory of this one."""
+    """A store in a file, shared by any number of processes on one machine, or in the memory of this process."""
 
     def __init__(self, address: FileAddress, *, clock: Clock = SYSTEM, inline: bool = False) -> None:
         self._address = address

@@ -14,7 +14,7 @@ __all__ = ["COMPLAINTS", "damaged", "is_io_error", "patiently", "translated"]
 
 T = TypeVar("T")
 
-# What comes of a call to SQLite that fails. A message that quotes a damaged file cannot always be decoded.
+# The errors of a failed call to SQLite. A message that quotes a damaged file cannot always be decoded.
 COMPLAINTS: Final = (sqlite3.Error, UnicodeDecodeError)
 
 _PATIENCE: Final = 10.0  # seconds to wait for other processes' transactions
@@ -28,7 +28,7 @@ _SYNC_FAILED = {sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC}
 
 
 def patiently(clock: Clock, path: Path | None, attempt: Callable[[], T]) -> T:
-    """What `attempt` returns, once other processes' transactions let it through."""
+    """The result of `attempt`, repeated until other processes' transactions let it succeed."""
     until, rest = clock.monotonic() + _PATIENCE, _FIRST_REST
     while True:
         try:
@@ -45,7 +45,7 @@ def patiently(clock: Clock, path: Path | None, attempt: Callable[[], T]) -> T:
 
 
 def translated(error: Exception, path: Path | None) -> TorilError:
-    """SQLite's complaint as one of our errors, named by what the caller should do."""
+    """SQLite's error as one of ours, by what the caller should do."""
     code = _code(error)
     if code == sqlite3.SQLITE_NOTADB:
         return EngineUnusable(
@@ -56,7 +56,7 @@ def translated(error: Exception, path: Path | None) -> TorilError:
         return damaged(path, str(error))
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and not _is_sync(error) and is_short(path)):
         return EngineFull(f"the disk that holds {named(path)} is full: {error}")
-    if code == sqlite3.SQLITE_CONSTRAINT:  # the same step again would meet the same records
+    if code == sqlite3.SQLITE_CONSTRAINT:  # repeating the step would fail in the same way
         return EngineUnusable(
             f"{named(path)} is inconsistent ({preview(str(error))}). Nothing was changed; "
             "keep a copy of the file and restore a backup"
@@ -67,17 +67,17 @@ def translated(error: Exception, path: Path | None) -> TorilError:
 
 
 def is_io_error(error: Exception) -> bool:
-    """Whether the disk failed, so that what the connection remembers may not be what the file holds."""
+    """Whether the disk failed, so that what the connection remembers may differ from the file."""
     return _code(error) == sqlite3.SQLITE_IOERR
 
 
 def _is_sync(error: Exception) -> bool:
-    """A sync that failed leaves open what was written, be it for want of room."""
+    """Whether a sync failed. Then it is unknown what was written, even if the disk was full."""
     return getattr(error, "sqlite_errorcode", 0) in _SYNC_FAILED
 
 
 def _code(error: Exception) -> int:
-    """The kind of error, without its finer points."""
+    """The kind of error, without its details."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 

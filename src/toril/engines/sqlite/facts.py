@@ -11,7 +11,7 @@ from toril.runtime.clock import SYSTEM
 
 __all__ = ["file_facts"]
 
-_DAMAGE: Final = 10  # lines of it
+_DAMAGE: Final = 10  # lines of the report
 
 
 def file_facts(tx: Transaction, address: FileAddress, *, quick: bool) -> FileFacts:

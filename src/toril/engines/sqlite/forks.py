@@ -1,8 +1,8 @@
 """Closes connections before a process forks.
 
-SQLite keeps the locks of a process in its own memory, which a fork copies, while the kernel gives the child none of
-them. A child that opens the file beside what it inherited believes itself protected and is not: the parent may remove
-the log under it, and commits are lost. So nothing is inherited; both sides open the file anew when they need it.
+SQLite keeps a process's locks in its own memory, which a fork copies, while the kernel gives the child none of them. A
+child that used the inherited connection would believe that it holds locks: the parent could remove the log, and commits
+would be lost. So nothing is inherited; parent and child open the file again when they need it.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _stopped: list[ConnectionHolder] = []
 
 
 def watch(holder: ConnectionHolder) -> None:
-    """Have this one let go before each fork."""
+    """Close this holder's connection before each fork."""
     with _forking:
         _holders.add(holder)
 

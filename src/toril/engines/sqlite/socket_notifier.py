@@ -20,22 +20,22 @@ from toril.runtime.clock import Clock
 
 __all__ = ["SocketNotifier", "has_sockets"]
 
-_LONGEST_PATH: Final = 100  # bytes of a socket's path, which the kernel bounds at 104 to 108
+_LONGEST_PATH: Final = 100  # bytes of a socket's path; the kernel's limit is 104 to 108
 _LARGEST: Final = 4096  # bytes of a datagram; what does not fit is replaced by "anything may have changed"
-_SETTLED: Final = 0.1  # seconds after which a change of the folder is sure to show in its modification time
-_TRIES: Final = 3  # to make the folder and a socket in it: another process may just be removing it
+_SETTLED: Final = 0.1  # seconds after which a change of the folder certainly shows in its modification time
+_TRIES: Final = 3  # to create the folder and a socket in it, while another process may be removing it
 _BY_HANDLE: Final = Path("/proc/self/fd")  # where long paths have short names
 
 _all: "weakref.WeakSet[SocketNotifier]" = weakref.WeakSet()
 
 
 def has_sockets() -> bool:
-    """Whether this system has what it takes."""
+    """Whether this system has such sockets."""
     return hasattr(socket, "AF_UNIX") and os.name == "posix"
 
 
 class SocketNotifier:
-    """One process's sockets. The thread that commits calls `notify`; the event loops that wait call the rest."""
+    """A process's sockets. The thread that commits calls `notify`; the event loops that wait call the rest."""
 
     def __init__(self, file: Path, permissions: int, clock: Clock) -> None:
         self._folder: Final = Path(os.path.realpath(file) + "-wake")
@@ -49,19 +49,19 @@ class SocketNotifier:
         _all.add(self)
 
     def listen(self, topics: Iterable[Topic], heard: Callable[[list[str]], None]) -> None:
-        """Call `heard` on the running loop with the names that others notify, or with none if it may be any. Earlier
+        """Call `heard` on the running loop with the names that others notify, or without any if it may be any. Earlier
         notifications are dropped, so check the file after this call."""
         loop = asyncio.get_running_loop()
         with self._lock:
             for topic in topics:
                 if (topic, loop) not in self._listening:
-                    # Without a socket, the regular check of the file has to do.
+                    # Without a socket, the regular check of the file must suffice.
                     with suppress(OSError, NotImplementedError):
                         self._join(topic, loop, heard)
                 self._listening[topic, loop] = self._listening.get((topic, loop), 0) + 1
 
     def forget(self, topics: Iterable[Topic], loop: asyncio.AbstractEventLoop) -> None:
-        """Take one `listen` back."""
+        """Undo one `listen`."""
         with self._lock:
             for topic in topics:
                 count = self._listening.pop((topic, loop), 0) - 1
@@ -95,10 +95,10 @@ class SocketNotifier:
             if sender is not None:
                 sender.close()
             with suppress(OSError):
-                self._folder.rmdir()  # unless others are there
+                self._folder.rmdir()  # unless there are others
 
     def abandon(self) -> None:
-        """This is the child of a fork: the sockets are its parent's."""
+        """This is the child of a fork: the sockets belong to its parent."""
         for bound, _ in self._bound.values():
             bound.close()
         self._bound.clear()
@@ -125,7 +125,7 @@ class SocketNotifier:
             try:
                 if not self._folder.exists():
                     self._folder.mkdir(0o700)
-                    self._folder.chmod(self._mode | (self._mode & 0o444) >> 2)  # whoever may read may enter
+                    self._folder.chmod(self._mode | (self._mode & 0o444) >> 2)  # who may read the file may enter
                 bound.bind(self._paths.of(name))
                 (self._folder / name).chmod(self._mode)
             except (FileNotFoundError, FileExistsError):
@@ -150,7 +150,7 @@ class SocketNotifier:
 
 
 class _Paths:
-    """The paths of sockets in a folder, by way of its descriptor where they are too long for the kernel."""
+    """The paths of sockets in a folder, through its descriptor if they are too long for the kernel."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -178,7 +178,7 @@ class _Sender:
         self._clock = clock
         self._paths = _Paths(folder)
         self._socket = _datagrams()
-        self._seen: tuple[int, float, list[str]] | None = None  # the folder's change, when it was read, what it held
+        self._seen: tuple[int, float, list[str]] | None = None  # modification time, when it was read, contents
 
     def send(self, topic: Topic, names: bytes, own: str | None) -> None:
         for name in self._names():
@@ -190,18 +190,18 @@ class _Sender:
         self._paths.close()
 
     def _names(self) -> list[str]:
-        """The sockets that are there now. The folder is read only when it has changed."""
+        """The sockets that exist now. The folder is read only when it has changed."""
         try:
             changed = os.stat(self._folder).st_mtime_ns  # noqa: PTH116 - each commit does this
             seen = self._seen
-            # Where it was read soon after a change, there may have been another one with the same time.
+            # If it was read soon after a change, there may have been another change with the same time.
             if seen is None or seen[0] != changed or seen[1] - changed / 1e9 < _SETTLED:
                 seen = self._seen = (
                     changed,
                     self._clock.now() / 1000,
                     [each.name for each in os.scandir(self._folder)],
                 )
-        except OSError:  # nobody waits, or ever did
+        except OSError:  # nobody is waiting, or ever was
             self._seen = None
             self._paths.close()
             return []
@@ -215,7 +215,7 @@ class _Sender:
         except FileNotFoundError:
             self._seen = None
             self._paths.close()
-        except OSError:  # it is full, so there is enough to wake up by; or it is not ours to send to
+        except OSError:  # it is full, so its process will wake up anyway; or we have no permission
             return
 
     def _remove(self, name: str) -> None:
@@ -245,7 +245,7 @@ def _read(bound: socket.socket, heard: Callable[[list[str]], None]) -> None:
 
 
 def _received(bound: socket.socket) -> list[bytes]:
-    """All that has arrived."""
+    """Everything that has arrived."""
     found = []
     with suppress(OSError):
         while True:

@@ -13,14 +13,14 @@ from toril.store.engine import redacted
 
 __all__ = ["OWNER_ONLY", "FileAddress", "check_file", "filesystem_of", "is_network", "named", "parse"]
 
-# A file lock that is not seen by every machine, or a shared-memory map that is not shared, corrupts the file.
+# File locks or shared memory that other machines do not see would corrupt the file.
 _NETWORK: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "coda", "glusterfs", "lustre", "ncpfs", "vboxsf"}
 )
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 _SHOWN: Final = 200
 OWNER_ONLY: Final = 0o600
-_PERMISSIONS: Final = re.compile(r"0?6[046][046]")  # its owner reads and writes it, and nobody runs it
+_PERMISSIONS: Final = re.compile(r"0?6[046][046]")  # readable and writable by its owner, executable by nobody
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +30,12 @@ class FileAddress:
     path: Path | None
     synchronous: Literal["full", "normal"] = "full"
     network: Literal["refuse", "allow"] = "refuse"
-    permissions: int = OWNER_ONLY  # of a file that is made
+    permissions: int = OWNER_ONLY  # of a new file
 
 
 def parse(url: str) -> FileAddress:
-    """`sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://`; with `?synchronous=normal`, `?network=allow`,
-    `?permissions=0660`."""
+    """Parse `sqlite:///relative.db`, `sqlite:////absolute.db` or `memory://`, with `?synchronous=normal`,
+    `?network=allow` and `?permissions=0660`."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -53,7 +53,7 @@ def parse(url: str) -> FileAddress:
         raise InvalidOption(
             f"{redacted(url)!r} does not name a file; use sqlite:///jobs.db, or memory:// for a store in memory"
         )
-    # Absolute from here on: a program that changes its folder later must not find another file.
+    # Absolute from here on, so that a program that changes its folder later still finds the same file.
     return _with_options(Path(path).absolute(), parts.query, url)
 
 
@@ -78,7 +78,7 @@ def _with_options(path: Path, query: str, url: str) -> FileAddress:
 
 
 def check_file(address: FileAddress) -> None:
-    """Refuse a place where the file cannot be, or would not be safe."""
+    """Raise if the file cannot be in this place, or would not be safe there."""
     path = address.path
     if path is None:
         return
@@ -97,12 +97,12 @@ def check_file(address: FileAddress) -> None:
 
 
 def is_network(kind: str) -> bool:
-    """Whether a filesystem of this kind may be shared with other machines."""
+    """Whether other machines may share a file system of this kind."""
     return kind in _NETWORK or kind.startswith("fuse")
 
 
 def _followed(path: Path) -> Path:
-    """Where the file really lies. A link is followed to what belongs to the link's own owner, and nowhere else."""
+    """The real path of the file. A link is followed only to a file with the same owner as the link."""
     if not path.is_symlink():
         return path.absolute()
     real = path.resolve()
@@ -134,7 +134,8 @@ def _check_folder(folder: Path) -> None:
 
 
 def named(path: Path | None) -> str:
-    """The file as messages name it: control characters escaped, and the end kept, which tells it from others."""
+    """The file's name for messages: control characters are escaped, and the end is kept, because it distinguishes
+    files."""
     if path is None:
         return "the store in memory"
     text = repr(str(path)) if str(path).isprintable() else ascii(str(path))
@@ -142,7 +143,7 @@ def named(path: Path | None) -> str:
 
 
 def filesystem_of(folder: Path, mounts: str | None = None) -> str:
-    """The kind of filesystem that holds this folder, as the kernel names it; empty where that is not known."""
+    """The kind of file system that contains this folder, as the kernel names it; empty if unknown."""
     if mounts is None:
         try:
             mounts = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
@@ -156,6 +157,6 @@ def filesystem_of(folder: Path, mounts: str | None = None) -> str:
             continue
         point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), fields.split(" ")[4])
         within = here == point or here.startswith(point.rstrip("/") + "/")
-        if within and len(point) >= len(best):  # of two mounts in one place, the later one is seen
+        if within and len(point) >= len(best):  # of two mounts in one place, the later one is visible
             best, kind = point, rest.split(" ")[0]
     return kind

@@ -1,4 +1,4 @@
-"""Estimates how much room a queue takes in a SQLite file."""
+"""Estimates how much space a queue takes in a SQLite file."""
 
 from typing import Final
 
@@ -10,13 +10,13 @@ from toril.model import USAGE_SAMPLE, RunStatus, Usage
 __all__ = ["usage"]
 
 _SQL: Final = statements("usage", __package__)
-_ROW: Final = 14  # bytes that a row takes beside what it holds: its key, its header, its place in the page
+_ROW: Final = 14  # bytes of a row besides its contents: key, header, and pointer in the page
 _LINE: Final = 32  # an entry of `line`
-_HELD: Final = 0.9  # of a page, as rows that come in order leave it
+_HELD: Final = 0.9  # the share of a page that rows fill if they are inserted in order
 
 
 def usage(tx: Transaction, name: str) -> Usage:
-    """What a queue takes; nothing, if nothing was ever put into it."""
+    """The space that a queue takes; 0 if it was never used."""
     row = tx.find(name)
     if row is None:
         return Usage(bytes=0, jobs=0, sampled=0)
@@ -50,7 +50,7 @@ def usage(tx: Transaction, name: str) -> Usage:
 
 
 def _sample(tx: Transaction, first: int, end: int, jobs: int) -> list[int]:
-    """Keys from which on to look for a job, evenly over those that there are; each job's own where there are few."""
+    """Keys from which to search for a job, spread evenly; if there are few jobs, each job's own key."""
     last = tx.one(_SQL["last_job"], (first, end))
     found = tx.one(_SQL["job"], (first, end))
     if last is None or found is None:
@@ -66,7 +66,7 @@ def _sample(tx: Transaction, first: int, end: int, jobs: int) -> list[int]:
 
 
 def _job(tx: Transaction, key: int, end: int, page: int) -> float:
-    """What the first job from a key on takes, with what it has in other tables."""
+    """The space of the first job from a key on, with its rows in other tables."""
     key, size, identity, group, logs = tx.one(_SQL["job"], (key, end)) or (key, 0, 0, 0, 0)
     taken = _in_pages(size + _ROW, page) + _LINE
     if identity:
@@ -80,8 +80,8 @@ def _job(tx: Transaction, key: int, end: int, page: int) -> float:
 
 
 def _in_pages(size: int, page: int) -> float:
-    """Rows share a page as far as they fit; what does not fit into one goes on in pages of its own."""
+    """The space of a row. Rows share a page as far as they fit; what does not fit continues in pages of its own."""
     if size <= page - 35:
         return max(size, page * _HELD / ((page - 8) // size))
-    least = (page - 12) * 32 // 255 - 23  # what SQLite leaves in the table's own page
+    least = (page - 12) * 32 // 255 - 23  # what SQLite keeps in the table's own page
     return least + -(-(size - least) // (page - 4)) * page * _HELD

@@ -31,7 +31,7 @@ _STATUS: Final = {
 
 
 def task_named(path: str) -> Task[Any, Any]:
-    """The task with this path. Anything else that is found there is not run."""
+    """The task with this path. Anything else found there is not run."""
     try:
         found = import_string(path)
     except ImportError as error:

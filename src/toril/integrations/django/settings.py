@@ -65,7 +65,7 @@ def _imported(path: str) -> App:
 
 
 def _changed(*, setting: str, **_: Any) -> None:
-    """A test has other settings for a while."""
+    """Tests may change the settings for a while."""
     if setting == "TORIL":
         get_app.cache_clear()
 

@@ -37,7 +37,7 @@ def serve(app: App) -> App:
         queue.handlers.around_threads(_closing)
 
     async def on_the_loop(ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
-        """A coroutine's queries run in the one thread that asgiref has for them."""
+        """Close connections around a coroutine's attempt; its queries run in asgiref's one thread."""
         entry = app.queues[ctx.queue_name].handlers.find(ctx.job_name)
         if entry is None or entry.handler.runs_in != "loop":
             return await call_next(ctx)
@@ -67,17 +67,17 @@ def _closing(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return called
 
 
-_NAME: Final = "django-task"  # what the handler is called; jobs are called like their tasks
+_NAME: Final = "django-task"  # the handler's name; jobs have the names of their tasks
 _NO_ERROR: Final = (Snooze, RateLimited, JobCancelled, LeaseLost)
-_NOTED: Final = 10  # errors of a task that are kept
-_LONGEST: Final = 10_000  # characters of each
+_NOTED: Final = 10  # errors kept per task
+_LONGEST: Final = 10_000  # characters kept of each error
 
 
 def run_tasks(app: App) -> None:
-    """Work the queues of all Toril backends."""
+    """Serve the queues of all Toril backends."""
     for backend in task_backends.all():
         if isinstance(backend, TorilBackend):
-            # One without queues of its own takes tasks for any.
+            # A backend without queues of its own accepts tasks for any queue.
             names = backend.queues or {DEFAULT_TASK_QUEUE_NAME, *app.queues}
             fresh = frozenset(name for name in names if _NAME not in app.queue(name).handlers)
             for name in fresh:
@@ -98,7 +98,7 @@ def _run(backend: TorilBackend, ctx: SyncJobContext[Any]) -> Any:
         raise
     ended = {"status": TaskResultStatus.SUCCESSFUL, "finished_at": timezone.now(), "_return_value": value}
     for name, known in ended.items():
-        object.__setattr__(result, name, known)  # it is frozen for those who get it
+        object.__setattr__(result, name, known)  # it is frozen for users
     task_finished.send(type(backend), task_result=result)
     return value
 
@@ -122,14 +122,14 @@ def _running(backend: TorilBackend, task: Task[Any, Any], ctx: SyncJobContext[An
 
 
 def _note(ctx: SyncJobContext[Any], error: BaseException) -> None:
-    """Where `get_result` finds it: the store has an error's name alone, and tasks tell its whole path."""
+    """Note an error where `get_result` finds it: the store keeps only its name, and tasks show its whole path."""
     trace = redacted(get_exception_traceback(error))[-_LONGEST:]
     with suppress(TorilError):
         ctx.checkpoint([*(ctx.last_checkpoint or []), (get_module_path(type(error)), trace)][-_NOTED:])
 
 
 async def _failed(app: App, backend: TorilBackend, queues: frozenset[str], event: JobEvent) -> None:
-    """Whether an error was the last is known when the store has said so."""
+    """Whether an error was the last one is known once the store has said so."""
     entry = app.queues[event.queue].handlers.find(event.job_name) if event.queue in queues else None
     if entry is not None and entry.name == _NAME:
         with suppress(TaskResultDoesNotExist):

@@ -30,7 +30,7 @@ class Command(BaseCommand):
             "TORIL_APP": "toril.integrations.django.worker:app",
             "TORIL_URL": app.url,
             "TORIL_PREFIX": app.prefix,
-            # Worker processes find what this one finds: the folder of manage.py need not be the current one.
+            # Worker processes import from the same places: the folder of manage.py need not be the current one.
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }
         try:
