@@ -29,7 +29,7 @@ except ModuleNotFoundError as error:
 __all__ = ["instrument"]
 
 _SYSTEM: Final = {"messaging.system": "toril"}
-_NO_ERROR: Final = (Snooze, RateLimited, JobCancelled, LeaseLost, asyncio.CancelledError)  # the job is deferred, or has ended
+_NO_ERROR: Final = (Snooze, RateLimited, JobCancelled, LeaseLost, asyncio.CancelledError)  # not failures
 _ENDINGS: Final[tuple[EventName, ...]] = (
     "completed", "failed", "retrying", "snoozed", "cancelled", "expired", "stalled", "lease_lost",
 )  # fmt: skip

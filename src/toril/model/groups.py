@@ -110,8 +110,8 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupBlockers:
-    """What its group keeps a job from: `ahead` of it are jobs of its own group; `holders` are those that have the
-    group's places (the first ten)."""
+    """What in its group keeps a job from starting: `ahead` are earlier jobs of the group; `holders` are the jobs that
+    have the group's seats (the first ten)."""
 
     name: str
     let_in: bool = False

@@ -11,32 +11,32 @@ from toril.model.durations import MAX_DELAY, Duration, checked_seconds
 from toril.model.names import check_circuit_key, check_group, check_job_id, check_job_name, check_label, check_subject
 from toril.model.values import fast_frozen_kw
 
-MAX_PRIORITY: Final = 2_097_151  # 21 bits: what is left of a float's 53 beside a 32-bit counter
+MAX_PRIORITY: Final = 2_097_151  # 21 bits: the rest of a float's 53 next to a 32-bit counter
 MAX_RATE: Final = 2**31  # jobs that may start within the time of a rate
 MAX_RATE_WINDOW: Final = 31 * 86_400_000
 MAX_ATTEMPTS: Final = 10_000
 MAX_TIMEOUT: Final = 7 * 86_400_000
-KEEP_LOGS: Final = 1000  # lines of a job whose options do not say
+KEEP_LOGS: Final = 1000  # lines kept of a job's log by default
 MAX_KEEP_LOGS: Final = 1_000_000
 BATCH: Final = 1_000  # jobs in one atomic add
 EXCHANGE: Final = 100  # settled, and claimed, in one exchange
-MAX_TRACE: Final = 8192  # characters of what travels for tracing
+MAX_TRACE: Final = 8192  # characters of a trace context
 MAX_REASON_BYTES: Final = 64 * 1024
 MAX_LINE_BYTES: Final = 16 * 1024
-ATTEMPT_ERRORS: Final = 50  # attempts of a job whose errors are kept beside the last one: the newest
-ATTEMPT_REASON_BYTES: Final = 1024  # of each of them
+ATTEMPT_ERRORS: Final = 50  # errors of earlier attempts that are kept: the newest
+ATTEMPT_REASON_BYTES: Final = 1024  # of each error
 ATTEMPT_TRACEBACK_BYTES: Final = 4 * 1024
 
 
 def check_int(what: str, value: object, low: int, high: int) -> int:
-    """`value` if it is a whole number in range; booleans are not numbers here."""
+    """The value if it is a whole number in range; booleans are not numbers here."""
     if type(value) is int and low <= value <= high:
         return value
     raise InvalidOption(f"{what} must be a whole number from {low} to {high}, not {preview(value)}")
 
 
 def check_priority(value: object) -> int:
-    """`value` if it is a priority: 0 for none, and from 1 on, the lower the more urgent."""
+    """The value if it is a priority: 0 for none; from 1 on, lower is more urgent."""
     if type(value) is int and 0 <= value <= MAX_PRIORITY:
         return value
     raise InvalidOption(
@@ -46,7 +46,7 @@ def check_priority(value: object) -> int:
 
 
 def _set(value: object, **fields: object) -> None:
-    """Give a frozen value its fields."""
+    """Set the fields of a frozen value."""
     for name, each in fields.items():
         object.__setattr__(value, name, each)
 
@@ -70,7 +70,7 @@ class Keep:
 
 
 def age_ms(keep: Keep) -> int | None:
-    """For how long finished jobs are kept, as stores count it."""
+    """How long finished jobs are kept, in the stores' unit."""
     return None if keep.age is None else int(keep.age * 1000)
 
 
@@ -100,14 +100,14 @@ class RateLimit:
 
 
 def per_ms(rate: RateLimit) -> int:
-    """The window of a rate, as stores count it."""
+    """The window of a rate, in the stores' unit."""
     return max(1, round(rate.per * 1000))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """How long to wait before a retry, as the wire carries it; `strategy` names one that only Toril knows. `on` and
-    `give_up_on` are the full names of errors for which a job's own options say whether to retry at all."""
+    """How long to wait before a retry, as on the wire; `strategy` names one that only Toril knows. `on` and
+    `give_up_on` are the full names of errors that a job's own options say to retry or not."""
 
     kind: Literal["fixed", "exponential"]
     delay: int
@@ -166,14 +166,14 @@ class Dedup:
 
 
 def ttl_ms(dedup: Dedup) -> int | None:
-    """For how long a key is taken whatever becomes of its job, as stores count it."""
+    """How long a key is taken whatever becomes of its job, in the stores' unit."""
     return None if dedup.ttl is None or dedup.mode == "keep_last" else max(1, round(dedup.ttl * 1000))
 
 
 @fast_frozen_kw
 class JobOptions:
-    """How a job is run, and what is kept of it. It is made and checked once, and travels with the job unchanged, to the
-    dead letters and to another store; most jobs of a queue share one. It checks itself."""
+    """How a job is run, and what is kept of it. The value checks itself when it is created, and travels with the job
+    unchanged, to the dead letters and to another store. Most jobs of a queue share one."""
 
     backoff: Backoff | None = None
     timeout: int | None = None
@@ -181,8 +181,8 @@ class JobOptions:
     keep_failed: Keep = REMOVE
     keep_logs: int = KEEP_LOGS
     result_ttl: int | None = None
-    breaker: str | None = None  # the circuit it hangs on, where its producer says so
-    subject: str | None = None  # whom it is about: a tenant, an account
+    breaker: str | None = None  # the circuit that it depends on, if its producer names one
+    subject: str | None = None  # what it is about: a tenant, an account
 
     def __post_init__(self) -> None:
         if type(self.keep_completed) is not Keep or type(self.keep_failed) is not Keep:
@@ -206,8 +206,8 @@ DEFAULT_OPTIONS: Final = JobOptions()
 
 @fast_frozen_kw
 class NewJob:
-    """A job to add. Whoever holds one holds a valid one: it checks itself. Its `options` may be those of other jobs
-    too; the rest is its own."""
+    """A job to add. It checks itself when it is created, so every instance is valid. Its `options` may be shared with
+    other jobs; the other fields are its own."""
 
     name: str
     data: str = "{}"
@@ -221,7 +221,7 @@ class NewJob:
     metadata: str | None = None
     dedup: Dedup | None = None
     group: str | None = None
-    trace: str | None = None  # what a worker needs to go on with the producer's trace
+    trace: str | None = None  # what a worker needs to continue the producer's trace
     options: JobOptions = DEFAULT_OPTIONS
 
     def __post_init__(self) -> None:
@@ -252,7 +252,7 @@ class NewJob:
 
 
 def _replace(job: object, name: str, value: str) -> None:
-    """Write back a name that checking has changed, as it does with a member of an enum."""
+    """Store a name that the check has changed, for example from a member of an enum."""
     if getattr(job, name) is not value:
         object.__setattr__(job, name, value)
 
@@ -272,7 +272,7 @@ def check_text(what: str, text: object) -> str:
 
 
 def storable(text: str, limit: int) -> str:
-    """`text` as any store can keep it: valid UTF-8, at most `limit` bytes, with a mark where it was cut."""
+    """The text as any store can keep it: valid UTF-8, at most `limit` bytes, with a mark where it was cut."""
     if len(text) <= limit and text.isascii():
         return text
     data = text.encode("utf-8", "replace")
@@ -282,7 +282,7 @@ def storable(text: str, limit: int) -> str:
 
 
 def storable_end(text: str, limit: int) -> str:
-    """The same where the end says more than the beginning, as with tracebacks: the mark stands in front."""
+    """The same for texts whose end matters most, such as tracebacks: the mark is in front."""
     data = text.encode("utf-8", "replace")
     if len(data) <= limit:
         return data.decode()
@@ -290,7 +290,7 @@ def storable_end(text: str, limit: int) -> str:
 
 
 class Precedence(StrEnum):
-    """Who goes first: jobs without a priority (as in BullMQ), or those with one."""
+    """Which jobs run first: those without a priority (as in BullMQ), or those with one."""
 
     PLAIN_FIRST = "plain_first"
     PRIORITY_FIRST = "priority_first"
@@ -298,7 +298,7 @@ class Precedence(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What the claim has to honour beside the queue's own settings, which win where both speak."""
+    """Limits that a claim observes in addition to the queue's settings, which take precedence."""
 
     rate: RateLimit | None = None
     precedence: Precedence = Precedence.PLAIN_FIRST
@@ -308,8 +308,8 @@ AlikeJobs: TypeAlias = tuple[NewJob, Sequence[str]]
 
 
 class NewJobs(Sequence[NewJob]):
-    """Jobs to add, in order. Those behind one another that differ in their data alone are one run: a job like all of
-    them, and the data of each. A thousand of a kind are checked and described once."""
+    """Jobs to add, in order. Consecutive jobs that differ only in their data form a run: one template, and the data of
+    each. A thousand jobs of a kind are then checked and encoded once."""
 
     __slots__ = ("_size", "runs")
 
@@ -335,10 +335,10 @@ class NewJobs(Sequence[NewJob]):
         return list(self)[place]
 
     def names(self) -> Iterator[str]:
-        """What each of them is called."""
+        """The name of each job."""
         return chain.from_iterable(repeat(job.name, len(texts)) for job, texts in self.runs)
 
 
 def runs_of(jobs: Sequence[NewJob]) -> Sequence[AlikeJobs]:
-    """Jobs by their runs; where nobody has found any, each is one."""
+    """The jobs in runs; without known runs, each job is one."""
     return jobs.runs if isinstance(jobs, NewJobs) else [(job, (job.data,)) for job in jobs]

@@ -8,7 +8,7 @@ from toril.model.records import Counts, MinuteCounts, WorkerRow
 
 __all__ = ["REAPER", "MetricTotals", "MetricsWindow", "QueueSnapshot", "Snapshot"]
 
-REAPER: Final = "reaper"  # the role of whoever leads the recovery of lost jobs
+REAPER: Final = "reaper"  # the role of the leader of the recovery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

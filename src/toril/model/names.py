@@ -38,9 +38,9 @@ MAX_ID_BYTES = 256
 MAX_STEP_NAME_BYTES = 128  # of signals too
 MAX_STEP_KEY_BYTES = 256
 MAX_STORED_KEY_BYTES = 512  # of a step: its scope, name and key
-_MAX_CHOSEN_NAME_BYTES = 90  # of a worker; senders of calls are named after it
+_MAX_CHOSEN_NAME_BYTES = 90  # of a worker, after which senders of calls are named
 
-# In the Redis layout these are keys beside the jobs' own: a job of that id would overwrite one.
+# In the Redis layout these are keys next to those of jobs: a job with such an id would overwrite one.
 RESERVED_IDS = frozenset(
     [
         "active",
@@ -69,11 +69,11 @@ RESERVED_IDS = frozenset(
     ]
 )
 
-_LIKENESS = 0.8  # of "emial" and "email"
-_SHORTEST_SLIP = 4  # letters: "sned" is a slip of "send", and "ab" is a name
+_LIKENESS = 0.8  # the similarity of "emial" and "email"
+_SHORTEST_SLIP = 4  # letters: "sned" is a typo of "send", but "ab" is a name
 _DIGITS = re.compile(r"\d+")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)\Z")
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")  # nearly every name; the long road is for the rest
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")  # nearly every name; the slow path is for the rest
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_.:/@-]{1,128}\Z")  # the same for workers' names
 _KEY_SYNTAX = {
     ":": "it separates the parts of a key",
@@ -87,11 +87,11 @@ _KEY_SYNTAX = {
     "/": "names appear in URLs and file names",
     "%": "names appear in URLs",
 }
-# Letters and marks that show nothing, so that two names would look alike: joiners, fillers, variation selectors.
-# What else is invisible (controls, bidi overrides, zero width, odd spaces) Python calls not printable.
+# Characters that are invisible, so that two names would look alike: joiners, fillers, variation selectors.
+# Other invisible ones (controls, bidi overrides, zero width, odd spaces) are not printable to Python.
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_LONGEST_DECOMPOSITION = 4  # code points that the normal form can make one of
+_LONGEST_DECOMPOSITION = 4  # code points that the normal form can combine into one
 
 
 def check_queue_name(name: object) -> str:
@@ -231,7 +231,7 @@ def check_prefix(prefix: object) -> str:
 
 
 def _check_parts(job_id: str) -> None:
-    """Ids of scheduled jobs are `repeat:schedule:time`. Of that form, and like no other key, users' ids may be too."""
+    """Ids of scheduled jobs are `repeat:schedule:time`. Users' ids may have that form too, if no other key has it."""
     first, *rest = job_id.split(":")
     if len(rest) != 2 or first == "0":
         raise InvalidName(f"a job id may contain ':' only as in 'a:b:c', with three parts; got {preview(job_id)}")
@@ -260,7 +260,7 @@ def _check_key_part(what: str, name: object) -> str:
 
 
 def _check_text(what: str, text: object, limit: int) -> str:
-    """For what is only ever a part of a value, or the last part of a key: any text of one line."""
+    """The check for what is only a part of a value, or the last part of a key: any text on one line."""
     if not isinstance(text, str):
         raise InvalidName(f"{what} must be a string, not {preview(text)}")
     text = _plain(text)
@@ -283,7 +283,7 @@ def _too_long(what: str, name: str, limit: int, size: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """A member of an enum of strings, and the like, would print as something else in a key."""
+    """The plain string: a member of a string enum, for example, would print as something else in a key."""
     return text if type(text) is str else str.__str__(text)
 
 
@@ -295,7 +295,7 @@ def near_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def _is_swapped(one: str, other: str) -> bool:
-    """Whether two neighbouring letters have changed places, which makes short names look unlike."""
+    """Whether two neighbouring letters are swapped, which makes short names look dissimilar."""
     first, *rest = [n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b] or [0]
     return (
         len(one) == len(other) >= _SHORTEST_SLIP

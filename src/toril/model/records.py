@@ -14,7 +14,7 @@ from toril.model.groups import GroupBlockers
 from toril.model.jobs import JobOptions
 from toril.model.states import State
 
-AUDIT_LENGTH: Final = 10_000  # entries that are kept
+AUDIT_LENGTH: Final = 10_000  # entries kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +70,8 @@ class JobRow:
     deadline: int | None
     parent: JobRef | None = None
     group: str | None = None
-    unreadable: str | None = None  # why its options cannot be read; it fails instead of running
-    dead_letter: str | None = None  # the letter that it is: it failed for good, and is in its queue no more
+    unreadable: str | None = None  # why its options cannot be read: it fails instead of running
+    dead_letter: str | None = None  # its dead letter's id: it failed for good, and is no longer in its queue
     rest: str | None = None  # why it rests, if it does: see `codec.steps.load_rest`
 
     @property
@@ -353,7 +353,7 @@ class QueueSummary:
         return self.completed_total + self.failed_total + self.cancelled_total
 
 
-USAGE_SAMPLE: Final = 100  # jobs of a queue whose size is looked at
+USAGE_SAMPLE: Final = 100  # jobs of a queue whose size is measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,7 +379,7 @@ class Health:
 
 
 def known(kind: type[K], value: K) -> K:
-    """A state or an ending, be it given as its text."""
+    """A state or an ending, from its text or from itself."""
     try:
         return kind(value)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Schedules: what recurs when, and how far it has come."""
+"""Schedules: what recurs when, and its progress."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +9,7 @@ from toril.model.durations import MAX_DELAY
 from toril.model.jobs import NewJob, check_int
 from toril.model.names import check_app_name
 
-MIN_EVERY: Final = 100  # ms: what is to run more often is a poller's work
+MIN_EVERY: Final = 100  # ms; use a poller for what has to run more often
 MAX_TIME: Final = 2**42  # ms: the year 2109
 
 
@@ -76,8 +76,8 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleRow:
-    """A schedule as it stands in the store. `slot` is the time of its current run, the latest that was made; `count`
-    is how many were made; `busy` says that the run started last has not ended; `over` that no more will come."""
+    """A schedule in the store. `slot` is the time of its current run, the last one created; `count` is how many were
+    created; `busy` says that the last run that started has not ended; `over` that there will be no more."""
 
     queue: str
     schedule: Schedule
@@ -89,29 +89,29 @@ class ScheduleRow:
 
     @property
     def next(self) -> int | None:
-        """When it runs next, as far as that is fixed."""
+        """When it runs next, as far as that is decided."""
         return None if self.paused or self.over else self.slot
 
     @property
     def begun(self) -> int:
-        """How many runs have begun: the next is made when one begins, and stands for the future until then."""
+        """How many runs have begun. The next run is created when one begins."""
         return self.count if self.over else self.count - 1
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleLookup:
-    """A schedule, if there is one, by the clock that says `now`."""
+    """A schedule, if it exists, with the time by the same clock."""
 
     now: int
     view: ScheduleRow | None
 
 
 class Moved(StrEnum):
-    """What became of a step that expected a schedule to be at a certain run."""
+    """The outcome of a step that expected a schedule to be at a certain run."""
 
     DONE = "done"
-    STALE = "stale"  # it is not, or not any more
-    TAKEN = "taken"  # there is a job of that slot already
+    STALE = "stale"  # it is not, or no longer
+    TAKEN = "taken"  # a job for that slot exists already
 
 
 def run_id(schedule: str, slot: int) -> str:
@@ -120,7 +120,7 @@ def run_id(schedule: str, slot: int) -> str:
 
 
 def scheduled_run(job_id: str) -> tuple[str, int] | None:
-    """Whose run a job is, and at what time; None for other jobs."""
+    """The schedule and time of a job that is a run; None for other jobs."""
     if not job_id.startswith("repeat:"):
         return None
     schedule, _, slot = job_id[len("repeat:") :].rpartition(":")

@@ -47,7 +47,7 @@ NOT_STARTED: Final = frozenset({State.WAITING, State.PRIORITIZED, State.DELAYED}
 _READY = frozenset({State.WAITING, State.PRIORITIZED})
 _GONE: frozenset[State | None] = frozenset({None})
 
-# None stands for "not in the store": before the add, and after a removal. A finished job that its `Keep` does
+# None means "not in the store": before the add, and after a removal. A finished job that its `Keep` does
 # not keep goes there in the step that finishes it.
 TRANSITIONS: Final[dict[tuple[State | None, Verb], frozenset[State | None]]] = {
     (None, Verb.ADD): frozenset({State.WAITING, State.PRIORITIZED, State.DELAYED, State.WAITING_CHILDREN}),

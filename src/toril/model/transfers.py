@@ -16,9 +16,9 @@ from toril.model.states import State
 from toril.model.steps import SignalRow, TransferSteps
 from toril.model.values import fast_frozen_kw
 
-LOAD: Final = 500  # jobs carried at once; a family goes as a whole, however large it is
-LOAD_BYTES: Final = 4 * 1024 * 1024  # of payloads, from which on a load takes no more
-HEADROOM: Final = 1_000_000  # numbers that the target leaves to jobs which are still added to the source
+LOAD: Final = 500  # jobs per batch; a flow is moved as a whole, however large it is
+LOAD_BYTES: Final = 4 * 1024 * 1024  # of payloads, after which a batch takes no more
+HEADROOM: Final = 1_000_000  # numbers reserved for jobs that are still added to the source
 
 
 class TransferPart(StrEnum):
@@ -171,9 +171,9 @@ TransferItem: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class TransferBatch:
-    """What was exported from a store and may not be imported into another yet. One batch is in transit at a time.
-    Batches are numbered; `mark` tells apart two with the same number, which a store restored from an older copy would
-    produce."""
+    """What was exported from a store and may not have been imported into another yet. One batch is in transit at a
+    time. Batches are numbered; `mark` distinguishes two with the same number, which a store restored from an older copy
+    would produce."""
 
     number: int
     mark: str
@@ -182,7 +182,7 @@ class TransferBatch:
 
 
 class ImportOutcome(StrEnum):
-    """What became of a batch: stored, stored before, or refused because a later one had come."""
+    """What happened to a batch: stored, stored before, or refused because a later one was imported."""
 
     STORED = "stored"
     AGAIN = "again"
@@ -193,7 +193,7 @@ class ImportOutcome(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ImportResult:
     """What a store did with a batch. `taken` are jobs whose chosen id existed already, and which were left out, as in
-    an add; if an id that a store gives itself is taken, that is a clash, and nothing was stored."""
+    an add. If an id that a store assigns itself is taken, that is a clash, and nothing was stored."""
 
     outcome: ImportOutcome
     taken: tuple[JobRef, ...] = ()

@@ -36,7 +36,7 @@ __all__ = ["DeadLetters", "Replayed", "of_queue", "replay_job"]
 
 T = TypeVar("T")
 
-_A_CALL: Final = 100  # moved or deleted in one step
+_A_CALL: Final = 100  # letters moved or deleted in one step
 _A_PAGE: Final = 100
 
 Which: TypeAlias = DeadLetterFilter | Sequence[str] | str
@@ -45,12 +45,12 @@ OnProgress: TypeAlias = Callable[[int], object]
 
 
 def of_queue(queue: Queue) -> "DeadLetters":
-    """The dead letters, for one who knows this queue and no other."""
+    """The dead letters, for code that knows only this queue."""
     return DeadLetters(queue.services, {queue.name: queue})
 
 
 async def replay_job(queue: Queue, job_id: str) -> None:
-    """Run the job of a dead letter again; an error says why that cannot be."""
+    """Replay the job of a dead letter, or raise an error that says why not."""
     replayed = await of_queue(queue).replay(letter_id(queue.name, job_id))
     for reason in replayed.invalid.values():
         raise InvalidPayload(f"job {job_id!r} cannot be retried: {reason}")
@@ -108,7 +108,7 @@ class DeadLetters:
         order: SortOrder = "newest",
         patience: Duration = PATIENCE,
     ) -> SearchPage[DeadLetterRow]:
-        """The same as the store has it, in milliseconds; for Toril's own pages and commands."""
+        """The same as the store returns it, in milliseconds; for Toril's own pages and commands."""
         found: list[DeadLetterRow] = []
         looked, until = 0, SYSTEM.monotonic() + milliseconds("patience", patience) / 1000
         while looked < LOOKED:
@@ -130,7 +130,7 @@ class DeadLetters:
         return self._read(await self.row(letter))
 
     async def row(self, letter: str) -> DeadLetterRow:
-        """The same as the store has it."""
+        """The same as the store returns it."""
         (found,) = await self._services.store.dead_letters.get([letter])
         if found is None:
             raise NotFound(f"there is no dead letter {preview(letter)}; it may have been replayed or discarded")
@@ -141,7 +141,7 @@ class DeadLetters:
         return self.as_job(await self.row(letter))
 
     def as_job(self, letter: DeadLetterRow) -> Job[Any]:
-        """The same of one that was read."""
+        """The same, for a dead letter that has been read."""
         return job_of_row(self._services, job_of(letter))
 
     def fits(self, letter: DeadLetterRow) -> bool | None:
@@ -247,12 +247,12 @@ class DeadLetters:
         )
 
     def _queue_of(self, letter: DeadLetterRow) -> Queue | None:
-        """The queue that it came from, where this app declares it."""
-        queues = self._queues  # whose `get` raises as well
+        """Its original queue, if this app declares it."""
+        queues = self._queues  # its `get` would raise
         return queues[letter.queue] if letter.queue in queues else None  # noqa: SIM401
 
     def _seen(self, letter: DeadLetterRow) -> Any:
-        """A payload as it may be shown: what is not shown cannot be found either."""
+        """A payload as it may be shown: what is hidden cannot be found by a search."""
         return self._services.redaction.seen(masked(readable(letter.data)), "data", letter.queue, letter.name)
 
     def _error(self, letter: DeadLetterRow) -> str:
@@ -276,7 +276,7 @@ class DeadLetters:
     def _replay_of(
         self, letter: DeadLetterRow, attempts: int | None, backoff: Backoff | None, edit: Edit | None
     ) -> Replay:
-        """What to send for one letter. Its payload is held to the handler's type, where this app declares it."""
+        """The replay of one letter. Its payload is checked against the handler's type, if this app declares it."""
         queue = self._queue_of(letter)
         if edit is None:
             entry = None if queue is None else queue.handlers.find(letter.name)
@@ -308,13 +308,13 @@ class DeadLetters:
         return count, tuple(refused)
 
     async def _chunks(self, which: Which, missing: list[Refused]) -> AsyncIterator[list[DeadLetterRow]]:
-        """The letters meant, some at a time; ids that name none go to `missing`."""
+        """The selected letters, in chunks; ids without a letter go to `missing`."""
         if isinstance(which, DeadLetterFilter):
             chunk: list[DeadLetterRow] = []
             newest = (await self._services.store.dead_letters.page(order="newest", limit=1)).items
             async for letter in self._walk(which, "oldest", None):
                 if not newest or letter.failed_at > newest[0].failed_at:
-                    break  # it came since: what fails again would be met again and again
+                    break  # it is newer: otherwise what fails again would come up again and again
                 chunk.append(letter)
                 if len(chunk) == _A_CALL:
                     yield chunk
@@ -343,8 +343,8 @@ class DeadLetters:
 
 
 def _children_first(letters: Sequence[DeadLetterRow]) -> list[DeadLetterRow]:
-    """By queue, but children of flows before all others and in their order: each is replayed by itself, and not
-    with its parent."""
+    """Sorted by queue, but with children of flows first and in their order: each is replayed by itself, not with its
+    parent."""
     children = [letter for letter in letters if letter.parent is not None]
     others = [letter for letter in letters if letter.parent is None]
     first = {letter.queue: place for place, letter in reversed(list(enumerate(others)))}

@@ -33,13 +33,13 @@ from toril.store.engine import Store
 __all__ = ["AutoRepair", "Doctor"]
 
 _BETWEEN: Final = 1.0  # seconds between the two looks
-_SCHEDULES: Final = 100  # a look
-_FEW_SCHEDULES: Final = 20  # where someone waits: each is asked for
-_SUSPECTS: Final = 100  # with so many a part has enough
+_SCHEDULES: Final = 100  # per look
+_FEW_SCHEDULES: Final = 20  # per look when someone is waiting: each costs a query
+_SUSPECTS: Final = 100  # suspected faults after which a part ends
 
 
 class Doctor:
-    """One doctor of one store. It only reads, until it is told to repair."""
+    """The doctor of one store. It only reads until it is told to repair."""
 
     def __init__(self, store: Store, clock: Clock, *, between: float = _BETWEEN) -> None:
         self._store = store
@@ -47,7 +47,7 @@ class Doctor:
         self._between = between
 
     async def findings(self, queues: Sequence[str] | None = None) -> list[Finding]:
-        """All that is wrong with the store, and with these queues or all; the worst first."""
+        """Everything that is wrong with the store, and with these queues or all, worst first."""
         names = await self._store.queues() if queues is None else queues
         found = judged(await self._store.repairs.facts())
         return _worst_first([*found, *map(finding_of, await self.faults(names))])
@@ -55,8 +55,8 @@ class Doctor:
     async def part(
         self, queues: Sequence[str] | None = None, *, cursor: str | None = None, patience: float, quick: bool
     ) -> Page[Finding]:
-        """As much of that as can be looked at in so many seconds. The first part has what is wrong with the server or
-        file; that is not read through for damage, and if it is to be `quick`, nothing is counted."""
+        """As much of that as can be checked in this many seconds. The first part includes problems of the server or
+        file. A file is not read for damage and, if `quick`, nothing is counted."""
         until = self._clock.monotonic() + patience
         names = await self._store.queues() if queues is None else queues
         found = judged(await self._store.repairs.facts(quick=True), counted=not quick) if cursor is None else []
@@ -71,7 +71,7 @@ class Doctor:
         return Page(tuple(_worst_first([*found, *map(finding_of, faults)])), cursor)
 
     async def faults(self, queues: Sequence[str]) -> list[Fault]:
-        """What is wrong with the layout of these queues, and of what belongs to the fleet."""
+        """The faults of these queues, and of what belongs to the fleet."""
         suspected: list[Fault] = []
         async with aclosing(self.looks(queues)) as looks:
             async for look in looks:
@@ -79,7 +79,7 @@ class Doctor:
         return await self.confirmed(suspected)
 
     async def confirmed(self, suspected: Sequence[Fault]) -> list[Fault]:
-        """Those that are still there some time later."""
+        """Those that still exist some time later."""
         left = list(dict.fromkeys(suspected))
         if not left:
             return []
@@ -87,8 +87,8 @@ class Doctor:
         return await self._there(left)
 
     async def repair(self, findings: Sequence[Finding]) -> list[Repaired]:
-        """Repair what can be repaired of these. Each repair looks again in its own step, so it is safe beside
-        workers, and an old list of findings does no harm."""
+        """Repair what can be repaired. Each repair checks again in its own step, so it is safe next to workers, and an
+        outdated list of findings does no harm."""
         faults = [finding.fault for finding in findings if finding.fault is not None]
         repaired = dict(zip(faults, await self.repair_faults(faults), strict=True))
         left = set(await self._there(faults))
@@ -99,7 +99,7 @@ class Doctor:
         ]
 
     async def repair_faults(self, faults: Sequence[Fault]) -> list[bool]:
-        """Mend these; False for those that were not there."""
+        """Repair these; False for those that no longer existed."""
         answers: dict[Fault, bool] = {}
         for fault in faults:
             if fault.kind is FaultKind.SCHEDULE:
@@ -111,7 +111,7 @@ class Doctor:
     async def looks(
         self, queues: Sequence[str], *, cursor: str | None = None, quick: bool = False
     ) -> AsyncGenerator[Page[Fault], None]:
-        """What may be wrong, a bounded look at a time, and the cursor with which another walk goes on after it."""
+        """Possible faults, in bounded looks, each with the cursor with which another scan can continue after it."""
         course = ScanOrder(queues, ["schedules"], ["layout"])
         spot = course.first(cursor)
         if not isinstance(spot.at, str | None):
@@ -125,7 +125,7 @@ class Doctor:
                 yield Page(look.items, look.cursor and cursor_of(course.after(spot, look.cursor)))
 
     async def _idle(self, queue: str, cursor: str | None, most: int) -> tuple[tuple[Fault, ...], str | None]:
-        """Which of some schedules of a queue have no run to come, and where their list goes on."""
+        """Which of a page of a queue's schedules have no next run, and the cursor of the next page."""
         try:
             page = await self._store.schedules.page(queue, cursor=cursor, limit=most)
         except EngineUnusable as error:
@@ -136,35 +136,35 @@ class Doctor:
             try:
                 if await self._is_idle(view):
                     found.append(_of_schedule(view))
-            except InvalidOption as error:  # times that another program has set, and that make no sense
+            except InvalidOption as error:  # invalid times that another program has stored
                 subject, place = f"schedule {view.schedule.id!r} is invalid: {error}", f"schedules of {queue}"
                 found.append(Fault(kind=FaultKind.FOREIGN, queue=queue, subject=subject, place=place))
         return tuple(found), page.cursor
 
     async def _there(self, faults: Sequence[Fault]) -> list[Fault]:
-        """Those of them that are there."""
+        """Those of them that exist."""
         others = [fault for fault in faults if fault.kind not in {FaultKind.SCHEDULE, *BEYOND_REPAIR}]
         there = dict(zip(others, await self._store.repairs.repair(others, mode="look"), strict=True))
-        there |= {fault: True for fault in faults if fault.kind is FaultKind.FOREIGN}  # no moment that passes
+        there |= {fault: True for fault in faults if fault.kind is FaultKind.FOREIGN}  # these do not pass by themselves
         for fault in faults:
             if fault.kind is FaultKind.UNREADABLE:
                 there[fault] = await self._is_unreadable(fault)
             elif fault.kind is FaultKind.SCHEDULE:
                 view = (await self._store.schedules.get(fault.queue, fault.subject)).view
-                # One that has gone on since stands still no more, even if another of its runs has just ended.
+                # A schedule that has advanced since is not stuck, even if another of its runs has just ended.
                 there[fault] = view is not None and _of_schedule(view) == fault and await self._is_idle(view)
         return [fault for fault in faults if there[fault]]
 
     async def _is_unreadable(self, fault: Fault) -> bool:
-        """Whether that job is still there, has not ended, and cannot be read."""
+        """Whether that job still exists, has not ended, and cannot be read."""
         try:
             (job,) = await self._store.jobs(fault.queue, [fault.subject])
-        except EngineUnusable:  # some other key is another program's; the options of a job never change
+        except EngineUnusable:  # another key belongs to another program; a job's options never change
             return True
         return job is not None and job.unreadable is not None and job.state not in FINISHED
 
     async def _is_idle(self, view: ScheduleRow) -> bool:
-        """Whether a schedule should have a run to come, and has none."""
+        """Whether a schedule should have a next run, and has none."""
         if view.next is None:
             return False
         (run,) = await self._store.jobs(view.queue, [run_id(view.schedule.id, view.slot)])
@@ -172,11 +172,11 @@ class Doctor:
             return False
         look = await self._store.schedules.get(view.queue, view.schedule.id)
         if look.view is None or look.view.slot != view.slot:
-            return False  # it went on between the two reads
+            return False  # it advanced between the two reads
         return view.slot > look.now or following(view.schedule, view.slot, look.now, view.count) is not None
 
     async def _go_on(self, fault: Fault) -> bool:
-        """Make the run that is missing: the one at its time, if that is still to come, else the next."""
+        """Create the missing run: the one at its time if that is in the future, else the next."""
         schedules = self._store.schedules
         look = await schedules.get(fault.queue, fault.subject)
         view = look.view
@@ -190,7 +190,7 @@ class Doctor:
 
 
 class AutoRepair:
-    """Mends by itself what nobody need be asked for: some looks a round, and on from there in the next."""
+    """Repairs what needs no confirmation, in a few looks per round, and continues from there in the next."""
 
     def __init__(self, doctor: Doctor, looks: int) -> None:
         self._doctor = doctor
@@ -198,13 +198,13 @@ class AutoRepair:
         self._walk: AsyncGenerator[Page[Fault], None] | None = None
 
     async def close(self) -> None:
-        """Leave the walk where it is."""
+        """Leave the scan where it is."""
         walk, self._walk = self._walk, None
         if walk is not None:
             await walk.aclose()
 
     async def round(self, queues: Sequence[str]) -> list[Fault]:
-        """Look on, and repair. Returns what was repaired."""
+        """Continue the scan, and repair. Returns what was repaired."""
         suspected: list[Fault] = []
         for _ in range(self._looks):
             if self._walk is None:
@@ -225,7 +225,7 @@ def _worst_first(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _of_schedule(view: ScheduleRow) -> Fault:
-    """It names the run after which nothing came."""
+    """The fault of a schedule. It names the run after which none follows."""
     return Fault(
         kind=FaultKind.SCHEDULE,
         queue=view.queue,

@@ -130,7 +130,7 @@ def _ref(job: JobRef | None) -> dict[str, str] | None:
 
 
 def of_errors(errors: Sequence[AttemptError], job: Job[Any]) -> list[dict[str, Any]]:
-    """Why each attempt of a job failed, the oldest first."""
+    """Why each attempt of a job failed, oldest first."""
     seen, of = job.queue.services.redaction, (job.queue.name, job.name)
     return [
         {
@@ -145,7 +145,7 @@ def of_errors(errors: Sequence[AttemptError], job: Job[Any]) -> list[dict[str, A
 
 
 def of_children(tree: FlowTree) -> dict[str, Any]:
-    """How the children of a job stand, and those of them that have not succeeded."""
+    """The states of a job's children, and which of them have not succeeded."""
     family = tree.family
     others = [each for each in tree.children if each.known is not ChildState.COMPLETED]
     return {
@@ -157,7 +157,7 @@ def of_children(tree: FlowTree) -> dict[str, Any]:
 
 
 def stored(text: str) -> Any:
-    """A stored value; the text itself where it is none."""
+    """A stored value, or its text if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -165,7 +165,7 @@ def stored(text: str) -> Any:
 
 
 def of_run(queue: str, run: RunRow, seen: Redaction) -> dict[str, Any]:
-    """What is remembered of a job that has ended."""
+    """The run record of a job that has ended."""
     return {
         "queue": queue,
         "id": run.id,
@@ -185,7 +185,7 @@ def of_run(queue: str, run: RunRow, seen: Redaction) -> dict[str, Any]:
 
 
 def _summary(queue: str, run: RunRow, seen: Redaction) -> str:
-    """A result's beginning, or the reason of a failure. Of a result that is there whole the value is looked at."""
+    """The beginning of a result, or the reason of a failure. A complete result is redacted as a value."""
     if run.ending is not RunStatus.COMPLETED:
         return seen.text(run.text, "error", queue, run.name) or ""
     value = stored(run.text) if run.whole else run.text
@@ -199,19 +199,19 @@ def _result(job: Job[Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """What a handler declares, as JSON has it."""
+    """What a handler declares, as JSON."""
     if value is None or isinstance(value, str | int | bool):
         return value
     from pydantic_core import to_jsonable_python  # noqa: PLC0415 - most commands do without
 
     try:
         return to_jsonable_python(showable(value), bytes_mode="base64", inf_nan_mode="strings", fallback=repr)
-    except ValueError:  # a declared type with something in it that is nested too deeply
+    except ValueError:  # a declared type that is nested too deeply
         return UNSHOWN
 
 
 def of_schedule(view: ScheduleRow, seen: Redaction) -> dict[str, Any]:
-    """A recurring job, and how far it has come."""
+    """A recurring job, and its progress."""
     made = view.schedule
     data = seen.seen(stored(made.job.data), "data", view.queue, made.job.name)
     state = "paused" if view.paused else "over" if view.over else "on"
@@ -224,7 +224,7 @@ def of_schedule(view: ScheduleRow, seen: Redaction) -> dict[str, Any]:
 
 
 def of_worker(view: WorkerRecord) -> dict[str, Any]:
-    """A worker, by its last sign of life."""
+    """A worker, as of its last heartbeat."""
     return {
         "worker": view.id,
         "queues": list(view.queues),
@@ -245,8 +245,8 @@ def of_worker(view: WorkerRecord) -> dict[str, Any]:
 
 
 def of_declaration(found: Declarations) -> dict[str, Any] | None:
-    """What living workers declare of a queue, the newest of them where they differ. Names that end so are durations in
-    ms; a rate's `per` is seconds, as where it is set."""
+    """What the live workers of a queue declare, the newest values if they differ. Names that end in `_ms` are durations
+    in ms; a rate's `per` is in seconds, as in the settings."""
     said = found.newest
     if said is None:
         return None
@@ -281,7 +281,7 @@ def of_rate(rate: RateLimit | None) -> dict[str, Any] | None:
 
 
 def of_group_limits(limits: GroupLimits) -> dict[str, Any]:
-    """What holds for each group of a queue, or for one of them."""
+    """The limits of each group of a queue, or of one of them."""
     return {
         "concurrency": limits.concurrency, "rate": of_rate(limits.rate_limit), "max_waiting": limits.max_waiting,
         "weight": limits.weight,
@@ -293,7 +293,7 @@ def _of_keep(keep: Keep) -> dict[str, Any]:
 
 
 def of_circuit(circuit: CircuitRecord) -> dict[str, Any]:
-    """A breaker's key, and how it stands."""
+    """A breaker's key and its state."""
     return {
         "key": circuit.key,
         "state": circuit.state.value,
@@ -307,8 +307,8 @@ def of_circuit(circuit: CircuitRecord) -> dict[str, Any]:
 
 
 def of_metrics(found: QueueMetrics) -> dict[str, Any]:
-    """A queue in figures. A point of a series is `step` seconds long, the first begins at `start`; those of `wait` and
-    `run` are in seconds, p50, p95 and p99, and null where no job ended."""
+    """A queue's metrics. A point of a series is `step` seconds long, the first begins at `start`; those of `wait` and
+    `run` are p50, p95 and p99 in seconds, null where no job ended."""
     completed, failed, cancelled = ([count for _, count in series.data] for series in found.series)
     return {
         "queue": found.queue,
@@ -349,7 +349,7 @@ def _lines(points: Sequence[Spread]) -> list[list[float | None]]:
 
 
 def of_overview(found: Overview) -> dict[str, Any]:
-    """All queues with their last hour, and the workers that are alive."""
+    """All queues with their last hour, and the live workers."""
     return {
         "now": ms_of(found.now),
         "queues": [_of_hour(each) for each in found.queues],
@@ -358,8 +358,8 @@ def of_overview(found: Overview) -> dict[str, Any]:
 
 
 def of_scale(found: QueueOverview) -> dict[str, Any]:
-    """What an autoscaler needs to know. `depth` is what could run now; durations are in seconds, and 0 where nothing
-    waits or has waited."""
+    """What an autoscaler needs. `depth` is how many jobs could run now; durations are in seconds, 0 if nothing waits or
+    has waited."""
     return {
         "queue": found.queue, "depth": found.counts.waiting + found.counts.prioritized, "running": found.counts.active,
         "oldest": found.oldest or 0.0, "wait_p95": found.wait_p95 or 0.0, "target_wait": found.target_wait,
@@ -380,12 +380,12 @@ def _of_hour(each: QueueOverview) -> dict[str, Any]:
 
 
 def of_counted(found: MatchCount) -> dict[str, Any]:
-    """How many are meant, as far as was looked."""
+    """How many jobs match, as far as was searched."""
     return {"count": found.count, "looked": found.looked, "cursor": found.cursor, "asked_at": ms_of(found.asked_at)}
 
 
 def of_failures(found: Failures) -> dict[str, Any]:
-    """Failures by their error; `looked` of `of` were looked at, the last."""
+    """Failures grouped by error; the newest `looked` of `of` were examined."""
     items = [
         {
             "kind": each.kind,
@@ -401,13 +401,13 @@ def of_failures(found: Failures) -> dict[str, Any]:
 
 
 def of_explanation(found: Explanation) -> dict[str, Any]:
-    """Why a job does not run, or what became of it."""
+    """Why a job is not running, or how it ended."""
     facts = {name: ms_of(fact) if isinstance(fact, datetime) else fact for name, fact in found.facts.items()}
     return {"reason": found.reason, "sentence": found.sentence, "facts": facts}
 
 
 def of_finding(finding: Finding) -> dict[str, Any]:
-    """What a doctor found, and what to do about it."""
+    """A finding of the doctor, and what to do about it."""
     fault = finding.fault
     return {
         "severity": finding.severity.value, "code": finding.code, "finding": finding.summary, "where": finding.where,
@@ -428,7 +428,7 @@ def _detail(queue: str, field: str, text: str, seen: Redaction) -> str:
 
 
 def of_event(queue: str, event: EventRow, seen: Redaction) -> dict[str, Any]:
-    """Something that happened in a queue; `at` is its place there. An event does not tell the job's name."""
+    """An event of a queue; `at` is its position. Events do not contain the job's name."""
     detail = {field: _detail(queue, field, text, seen) for field, text in event.detail.items()}
     return {
         "queue": queue, "kind": event.kind.value, "at": event.at, "time": event.time, "id": event.job_id,
@@ -437,14 +437,14 @@ def of_event(queue: str, event: EventRow, seen: Redaction) -> dict[str, Any]:
 
 
 def standing(tree: FlowTree) -> str:
-    """How a job of a flow stands; of one that is gone, what its parent knows."""
+    """The state of a job of a flow; if it is gone, what its parent knows."""
     if tree.state is not None:
         return (tree.ending or tree.state).value
     return "gone" if tree.known is None else tree.known.value
 
 
 def of_tree(tree: FlowTree) -> dict[str, Any]:
-    """A job of a flow, and those below it that are shown; `children` counts them all."""
+    """A job of a flow, and those of its children that are shown; `children` counts all of them."""
     family = tree.family
     counts = {
         "open": family.open, "completed": family.completed, "ignored": family.ignored, "failed": family.failed,

@@ -11,7 +11,7 @@ from toril.store.engine import Store
 
 __all__ = ["Gap", "Happening", "follow", "history", "recent"]
 
-_REST: Final = 0.5  # seconds between two looks at a queue in which nothing happens
+_REST: Final = 0.5  # seconds between two checks of a quiet queue
 _A_LOOK: Final = 1000
 
 
@@ -26,7 +26,7 @@ Happening: TypeAlias = EventRow | Gap
 
 
 async def follow(store: Store, queue: str, after: str | None, *, clock: Clock = SYSTEM) -> AsyncIterator[Happening]:
-    """All that happens after a place, as `event.at` names it; without one, from now on. It does not end by itself."""
+    """All events after a position, `event.at`; without one, from now on. It does not end by itself."""
     place = (await recent(store, queue, None, 0)).last if after is None else after
     while True:
         look = await store.events(queue, after=place, limit=_A_LOOK)
@@ -40,7 +40,7 @@ async def follow(store: Store, queue: str, after: str | None, *, clock: Clock = 
 
 
 async def history(store: Store, queue: str, job_id: str) -> list[EventRow]:
-    """What is still known to have happened to one job, the oldest first."""
+    """What is still known to have happened to one job, oldest first."""
     found: list[EventRow] = []
     place: str | None = None
     while True:
@@ -52,7 +52,7 @@ async def history(store: Store, queue: str, job_id: str) -> list[EventRow]:
 
 
 async def recent(store: Store, queue: str, after: str | None, count: int) -> EventPage:
-    """The last `count` of what happened after a place, and where to go on."""
+    """The last `count` events after a position, and where to continue."""
     found: deque[EventRow] = deque(maxlen=count)
     place = after
     while True:

@@ -9,13 +9,13 @@ __all__ = ["find_job", "find_linked_job", "find_queues"]
 
 
 async def find_queues(store: Store) -> list[str]:
-    """The queues that the store has or a living worker serves: on Redis the store has one from its first job on."""
+    """The queues that the store has or a live worker serves; on Redis, the store has a queue from its first job on."""
     served = {name for worker in await store.workers() for name in worker.queues if _is_queue_name(name)}
     return sorted(served.union(await store.queues()))
 
 
 def _is_queue_name(name: str) -> bool:
-    """Other programs can write signs of life too, with any names in them."""
+    """Other programs can write heartbeats too, with any names in them."""
     try:
         return check_queue_name(name) == name
     except InvalidName:
@@ -32,8 +32,8 @@ async def find_job(store: Store, queue: str, job_id: str) -> JobRow | None:
 
 
 async def find_linked_job(store: Store, ref: JobRef) -> JobRow | None:
-    """A child or a parent, as a job's own keys name it. None too if that is no job of this store: BullMQ's children may
-    have another prefix, and other programs may have written anything."""
+    """A child or a parent, as named in a job's own keys. None too if it is not a job of this store: BullMQ's children
+    may have another prefix, and other programs may have written anything."""
     try:
         return await find_job(store, ref.queue, ref.id)
     except InvalidName:

@@ -12,8 +12,8 @@ from toril.store.engine import Store
 __all__ = ["Overview", "QueueMetrics", "QueueOverview", "Series", "Spread", "metrics", "overview"]
 
 _HOUR = MetricsWindow(60, 6, 10)
-_RECENT = 2  # slices of six minutes by which it is told how long jobs wait now
-_PACE = 5  # minutes by which it is told how fast jobs end now
+_RECENT = 2  # slices of six minutes from which the current waiting time is computed
+_PACE = 5  # minutes from which the current rate is computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Overview:
 
 
 async def metrics(store: Store, queue: str, given: str) -> QueueMetrics:
-    """All of it, in one question to the store."""
+    """The metrics of a queue, in one call to the store."""
     window = window_of(given)
     found = await store.metrics.snapshot([queue], window)
     (figures,) = found.queues
@@ -135,7 +135,7 @@ async def metrics(store: Store, queue: str, given: str) -> QueueMetrics:
 
 
 async def overview(store: Store, queues: Sequence[str], targets: Mapping[str, float]) -> Overview:
-    """These queues, asked for in few questions. `targets` says how many seconds jobs should wait at most."""
+    """These queues, in a few calls. `targets` says how many seconds jobs should wait at most."""
     found = [
         await store.metrics.snapshot(queues[at : at + AT_ONCE], _HOUR) for at in range(0, len(queues) or 1, AT_ONCE)
     ]
@@ -171,7 +171,7 @@ def _hour(found: Snapshot, figures: QueueSnapshot, target: float) -> QueueOvervi
 
 
 def _serving(workers: Iterable[WorkerRow], queue: str) -> int:
-    """Those whose loop moves; one that stands still takes nothing."""
+    """The workers whose event loop is not blocked."""
     return sum(queue in worker.queues and not worker.silent for worker in workers)
 
 

@@ -22,25 +22,25 @@ from toril.store.engine import Engine, Store
 
 __all__ = ["LEASE", "Election", "Reaper", "check_electable"]
 
-LEASE: Final = 30.0  # seconds; renewed at a third of it, and tried for at a sixth
-_STALL_INTERVAL: Final = 1.0  # seconds: a lease that began after the last look is found this late at most
+LEASE: Final = 30.0  # seconds; renewed at a third of it, and sought at a sixth
+_STALL_INTERVAL: Final = 1.0  # seconds; a lease that began after the last look is found this late at most
 _NAMES: Final = 1.0  # seconds between looks for new queues, at least
 _PRUNE: Final = 60.0
-_REPAIR: Final = 300.0  # seconds between looks for what can be repaired without asking
+_REPAIR: Final = 300.0  # seconds between looks for what is repaired automatically
 _LOOKS: Final = 200  # in one of these: some twenty thousand ids on Redis
 _AFTER_AN_ERROR: Final = 5.0
 _RESIGN: Final = 0.5  # seconds
 
 
 def check_electable(url: str) -> None:
-    """Whether there can be others to elect a leader among."""
+    """Raise if there can be no other reapers to elect a leader among."""
     if is_in_memory(url):
         raise InvalidOption("memory:// is private to one process, which needs no reaper; use sqlite:// or redis://")
 
 
 class Election:
-    """Leads, or waits for the lead. Whoever cannot reach the store stops leading by its own clock in time. The lead is
-    renewed at a third of its lease and tried for at a sixth, unless other intervals are given."""
+    """Leads, or waits for the leadership. A leader that cannot reach the store stops leading in time, by its own clock.
+    The leadership is renewed at a third of its lease and sought at a sixth, unless other intervals are given."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Election:
         self._failed = failed
         self._until = 0.0
         self._led = False
-        self.stood = asyncio.Event()  # it has tried once, and knows how that went
+        self.stood = asyncio.Event()  # set after the first attempt
 
     @property
     def leads(self) -> bool:
@@ -85,13 +85,13 @@ class Election:
                 await self._resign()
 
     async def stand(self) -> None:
-        """Try once to become the leader, or to stay it."""
+        """Try once to become or remain the leader."""
         sent = self._clock.monotonic()
         try:
             leads = await self._engine.lead(self._role, self._owner, ttl=round(self._lease * 1000))
         except TorilError as error:
             self._failed(error)
-            leads = self.leads  # until the time is up that the last answer gave
+            leads = self.leads  # until the lease of the last answer is over
         else:
             self._until = sent + self._lease if leads else 0.0
         self._set(leads=leads)
