@@ -9,6 +9,7 @@ import argparse
 import signal
 import sys
 import time
+from dataclasses import replace
 
 from bench.cases import CASES, run
 from bench.charts import draw
@@ -54,6 +55,8 @@ def main() -> None:
                       tell=tell):  # fmt: skip
         results.samples.append(sample)
         results.write(KEPT / "results.json")  # what has been measured is there, whatever happens next
+    results = replace(results, minutes=round((time.monotonic() - began) / 60))
+    results.write(KEPT / "results.json")
     text = whole(results)
     (KEPT / "results.md").write_text(text, "utf-8")
     draw(results, KEPT / "charts")

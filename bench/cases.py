@@ -60,6 +60,7 @@ class Sample:
     turn: int
     figures: Figures
     failed: str = ""
+    first_try: str = ""  # why it failed, where the second did not
 
 
 def _added(verb: str) -> Measure:
@@ -210,10 +211,17 @@ def _together(case: Case, peers: list[Peer]) -> Iterator[Sample]:
 
 
 def _sample(case: Case, peer: Peer, turn: int, measure: Callable[[], Figures]) -> Sample:
-    try:
-        return Sample(case.name, peer.name, turn, measure())
-    except Unusable as error:
-        return Sample(case.name, peer.name, turn, {}, str(error).replace(str(ROOT), "."))
+    """One measurement, and another try if that fails: a long run is not to lose a peer to a moment's trouble.
+    Whatever goes wrong is of this peer only."""
+    troubles: list[str] = []
+    while len(troubles) < 2:
+        try:
+            return Sample(case.name, peer.name, turn, measure(), first_try="".join(troubles))
+        except Unusable as error:
+            troubles.append(str(error).replace(str(ROOT), "."))
+        except Exception as error:
+            troubles.append(f"{type(error).__name__}: {error}")
+    return Sample(case.name, peer.name, turn, {}, troubles[-1])
 
 
 def _line(sample: Sample) -> str:
@@ -221,4 +229,6 @@ def _line(sample: Sample) -> str:
         f"{name} {value:,.0f}" if value >= 100 else f"{name} {value:.3g}" for name, value in sample.figures.items()
     ]
     told = sample.failed or ", ".join(figures)
+    if sample.first_try:
+        told += f" (at the second try; the first failed: {sample.first_try})"
     return f"{CASES[sample.case].title}; {PEERS[sample.peer].title}; round {sample.turn}: {told}"

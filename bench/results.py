@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from bench.cases import Sample
@@ -42,6 +42,7 @@ class Results:
     rounds: int
     scale: float
     versions: dict[str, str]
+    minutes: int = field(default=0, kw_only=True)  # that the run took
     samples: list[Sample]
 
     @staticmethod
@@ -92,7 +93,7 @@ class Results:
         return [name for name in PEERS if name in took_part]
 
     def failures(self) -> list[Sample]:
-        return [sample for sample in self.samples if sample.failed]
+        return [sample for sample in self.samples if sample.failed or sample.first_try]
 
     def cases(self) -> set[str]:
         return {sample.case for sample in self.samples}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from bench.cases import CASES, SHAPES, SIZES
+from bench.cases import CASES, SHAPES, SIZES, Sample
 from bench.results import Results, Spread
 from bench.roster import PEERS
 from bench.targets import NODE, TARGETS, TIMES, ratio
@@ -14,6 +14,7 @@ NONE = "-"
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Markdown: the first column to the left, the others to the right."""
+    assert all(len(row) == len(columns) for row in rows), columns
     lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -44,7 +45,8 @@ def about(results: Results) -> str:
     jobs = "" if results.scale == 1 else f" with {results.scale:g} times the usual number of jobs"
     several = f"medians of {results.rounds} alternating rounds, with their ranges"
     rounds = "one round" if results.rounds == 1 else several
-    return f"{results.date}; {results.machine}; {rounds}{jobs}."
+    took = f"; {results.minutes} minutes in all" if results.minutes else ""
+    return f"{results.date}; {results.machine}; {rounds}{jobs}{took}."
 
 
 def targets(results: Results) -> str:
@@ -82,7 +84,15 @@ def slots(results: Results) -> str:
     cases = ["drain-1", "drain-10", "drain-100", "drain-100-log", "io", "processes"]
     names = [name for name in PEERS if any(name in results.peers(case) for case in cases)]
     rows = [[PEERS[name].title, *(spread(results.spread(case, name)) for case in cases)] for name in names]
-    return table(["jobs/s", "1 at once", "10 at once", "100 at once", "10 ms each, 100 at once", "2 processes"], rows)
+    columns = [
+        "1 at once",
+        "10 at once",
+        "100 at once",
+        "with its default log",
+        "10 ms each, 100 at once",
+        "2 processes",
+    ]
+    return table(["jobs/s", *columns], rows)
 
 
 def adding(results: Results) -> str:
@@ -164,8 +174,12 @@ def persistent(results: Results) -> str:
 
 def failures(results: Results) -> str:
     """Whoever could not be measured is said to have been so, and why."""
-    found = [f"- {PEERS[s.peer].title}, {CASES[s.case].title}: {s.failed}" for s in results.failures()]
+    found = [f"- {PEERS[s.peer].title}, {CASES[s.case].title}: {_trouble(s)}" for s in results.failures()]
     return "\n".join(found) if found else "Every peer could be installed and run."
+
+
+def _trouble(sample: Sample) -> str:
+    return sample.failed or f"the first try failed ({sample.first_try}), the second did not"
 
 
 def small(results: Results) -> str:

@@ -85,6 +85,27 @@ def test_a_peer_that_cannot_run_is_shown_and_stops_nobody() -> None:
     assert len(told) == 3
 
 
+def test_whatever_goes_wrong_once_is_tried_again_and_told() -> None:
+    tries: list[str] = []
+
+    def measure(_: Stand, peer: Peer, __: float) -> dict[str, float]:
+        tries.append(peer.name)
+        if peer.name == "huey" or tries.count(peer.name) == 1:
+            raise IndexError("it stumbled")
+        return {"rate": 1.0}
+
+    case, told = replace(CASES["one"], measure=measure), list[str]()
+    found = list(run([case], [PEERS["huey"], PEERS["toril"]], rounds=2, scale=1, tell=told.append))
+
+    assert tries == ["huey", "huey", "toril", "toril", "toril"]
+    assert [(sample.peer, sample.figures, sample.failed, sample.first_try) for sample in found] == [
+        ("huey", {}, "IndexError: it stumbled", ""),
+        ("toril", {"rate": 1.0}, "", "IndexError: it stumbled"),
+        ("toril", {"rate": 1.0}, "", ""),
+    ]
+    assert "at the second try" in told[1]
+
+
 def test_rates_are_over_the_time_from_the_first_start() -> None:
     assert rate_of("noop", 3, [(10.0, 0.0), (10.5, 0.0), (11.0, 0.0)]) == 2.0
     assert rate_of("io", 3, [(10.0, 10.2), (10.0, 11.5), (10.5, 10.7)]) == 2.0
