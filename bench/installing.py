@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.roster import Peer
 
-__all__ = ["KEPT", "ROOT", "Unusable", "command", "interpreter", "requirements", "versions"]
+__all__ = ["KEPT", "ROOT", "Unusable", "command", "interpreter", "library", "requirements", "versions"]
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / ".bench"
@@ -57,6 +57,17 @@ def interpreter(name: str) -> str:
         _run([str(python), "-m", "pip", "install", "--quiet", "--requirement", str(pins)])
         (folder / ".ready").touch()
     return str(python)
+
+
+def library(name: str) -> Path:
+    """A folder that has this library, for our own interpreter."""
+    pins = requirements(name)
+    folder = KEPT / f"library-{name}-{_digest(pins)}"
+    if not (folder / ".ready").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        _run([sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), "--requirement", str(pins)])
+        (folder / ".ready").touch()
+    return folder
 
 
 def _node_modules() -> Path:
