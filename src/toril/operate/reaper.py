@@ -98,7 +98,8 @@ class Election:
         self.stood.set()
 
     async def _resign(self) -> None:
-        """If the store does not answer soon, the lead runs out by itself: nobody's exit waits for it."""
+        """Give up the leadership. If the store does not answer soon, it expires by itself, so nobody's exit waits for
+        it."""
         try:
             async with asyncio.timeout(_RESIGN):
                 await self._engine.resign(self._role, self._owner)
@@ -114,8 +115,8 @@ class Election:
 
 
 class Reaper:
-    """One reaper. Without an election it works as if it always led. For the first `unled` seconds it takes jobs back
-    without the lead too: whoever has it may be dead."""
+    """One reaper. Without an election it acts as if it always led. For the first `unled` seconds it recovers jobs
+    without leading too, because the leader may be dead."""
 
     def __init__(
         self,
@@ -163,7 +164,7 @@ class Reaper:
             self._led.set()
 
     async def run(self) -> None:
-        """Until cancelled. The first sweep is made at once."""
+        """Run until cancelled. The first sweep is made at once."""
         self._unled_until = self._clock.monotonic() + self._unled
         async with asyncio.TaskGroup() as group:
             if self._election is not None:
@@ -174,7 +175,7 @@ class Reaper:
 
     @property
     def leads(self) -> bool:
-        """Whether it has the lead, or needs none."""
+        """Whether it leads, or need not be elected."""
         return self._election is None or self._election.leads
 
     @property
@@ -198,7 +199,8 @@ class Reaper:
             await self._clock.sleep(rest)
 
     async def _sweep(self) -> float:
-        """All queues once. Returns how long to rest: until the first known lease runs out, and not too long."""
+        """Recover in all queues once. Returns how long to rest: until the first known lease expires, but not too
+        long."""
         rest = self._rest
         for queue in self._queues:
             with self._kept_to(queue):
@@ -216,8 +218,8 @@ class Reaper:
 
     @contextmanager
     def _kept_to(self, queue: str) -> Iterator[None]:
-        """What is wrong with one queue is told, and keeps nothing from the others. A store that is away is away for
-        all of them."""
+        """Report an error of one queue without affecting the others. If the store is away, it is away for all of
+        them."""
         try:
             yield
         except EngineUnavailable:
@@ -237,7 +239,7 @@ class Reaper:
                 self._failed(error)
 
     async def _repair_round(self) -> None:
-        """Repair, now and then, what nobody need be asked for."""
+        """Now and then, repair what needs no confirmation."""
         repairs = AutoRepair(Doctor(self._store, self._clock), _LOOKS)
         try:
             while True:

@@ -22,13 +22,13 @@ from toril.runtime.services import Services
 __all__ = ["Scanner", "Scanners"]
 
 PRIORITY: Final = 10  # after everything else in its queue
-_SHOWN: Final = 10  # errors that a result names
+_SHOWN: Final = 10  # errors to list in a result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scanner:
-    """Finds what has been stuck since before a moment, and resets each of it. `reset` answers False for what turns out
-    not to be stuck any more."""
+    """Finds what has been stuck since before a moment, and resets each item. `reset` returns False for an item that is
+    no longer stuck."""
 
     name: str
     find: Callable[[datetime], Any]
@@ -50,7 +50,7 @@ class Scanner:
         return Result(self._summary(counts, dry=dry), counts, errors[:_SHOWN])
 
     async def _found(self, before: datetime) -> Any:
-        """What `find` answers; of one that blocks, all that it finds is taken in the thread, where it is looked up."""
+        """The items that `find` returns. If it blocks, all items are read in the thread in which it runs."""
         return await _called(_taken(self.find, self.limit), before)
 
     async def _reset(self, stuck: Any, errors: list[str]) -> str:
@@ -120,7 +120,7 @@ class Scanners:
 
 
 async def _called(fn: Callable[[Any], Any], argument: Any) -> Any:
-    """What a function of the app answers; one that blocks is called in a thread."""
+    """The result of a function of the app; one that blocks is called in a thread."""
     if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
         answer = fn(argument)
     else:

@@ -28,17 +28,15 @@ T = TypeVar("T")
 StateName = Literal["waiting", "prioritized", "active", "delayed", "waiting_children", "completed", "failed"]
 
 _A_PAGE: Final = 100
-LOOKED: Final = 5_000  # jobs looked through in one call
-PATIENCE: Final = 2.0  # seconds that one call takes, and the page that it is at
-_SAMPLE: Final = 2_000  # failures that are put together
+LOOKED: Final = 5_000  # jobs examined per call
+PATIENCE: Final = 2.0  # seconds that a call takes, plus the page that it is reading
+_SAMPLE: Final = 2_000  # failures to group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchCount:
-    """How many of the `looked` jobs match. With a `cursor`, there are more to look through.
-
-    `asked_at` is the store's time before the count; an action that uses it as its limit leaves alone what came later.
-    """
+    """How many of the `looked` jobs match. With a `cursor`, there are more to examine. `asked_at` is the store's time
+    before the count; an action that uses it as its limit leaves later jobs alone."""
 
     count: int
     looked: int
@@ -64,8 +62,8 @@ async def scan_pages(
     most: int = LOOKED,
     patience: Duration = PATIENCE,
 ) -> SearchPage[T]:
-    """The first `limit` of those that `choose` points out, from page after page. It may find fewer and still have a
-    cursor: then it has looked at `most`, or for as long as `patience`, and there is more."""
+    """The first `limit` items that `choose` accepts, from page after page. It may find fewer and still have a cursor:
+    then it has examined `most`, or spent `patience`, and there is more."""
     found: list[T] = []
     looked, size, until = 0, min(_A_PAGE, most), SYSTEM.monotonic() + milliseconds("patience", patience) / 1000
     while True:
@@ -73,7 +71,7 @@ async def scan_pages(
         chosen = await choose(page.items)
         room = limit - len(found)
         if len(chosen) > room:
-            size = chosen[room - 1] + 1  # read again, up to the last that there is room for: the cursor stands there
+            size = chosen[room - 1] + 1  # read again, up to the last one that fits, so that the cursor is there
             continue
         found += [page.items[index] for index in chosen]
         looked, cursor = looked + len(page.items), page.cursor
@@ -83,7 +81,7 @@ async def scan_pages(
 
 
 class JobSearch:
-    """Looks through one queue. `Queue` explains what it offers to everyone; the rest is for Toril's own pages."""
+    """Searches one queue. `Queue` documents the public methods; the others are for Toril's own pages."""
 
     def __init__(self, queue: "Queue") -> None:
         self._queue = queue
@@ -157,7 +155,7 @@ class JobSearch:
         *,
         where: JobFilter = JobFilter(),
     ) -> SearchPage[RunRow]:
-        """What `Queue.runs` answers as the store has it, in milliseconds."""
+        """The answer of `Queue.runs` as the store returns it, in milliseconds."""
         if status not in tuple(RunStatus):
             raise InvalidOption(f"status must be 'completed', 'failed' or 'cancelled', not {preview(status)}")
         check_int("limit", limit, 1, 2**53)
@@ -180,17 +178,17 @@ class JobSearch:
         return await scan_pages(read, choose, cursor=cursor, limit=limit)
 
     async def failures_in_a_row(self, subject: str) -> int:
-        """How many jobs about a subject have failed for good since the last that went well, as far as run records go
-        back: of a queue the last 1,000 that went well are known, and failures before all of these do not count."""
+        """How many jobs about a subject have failed for good since the last success, as far as run records go back: a
+        queue remembers the last 1,000 successes, and failures before all of these do not count."""
         good = (await self.run_rows("completed", limit=RUNS)).items
         since = next((run.finished_at for run in good if run.subject == subject), None)
-        if since is None:  # if some are no longer known, it may have been among them
+        if since is None:  # the success may be among those no longer remembered
             since = good[-1].finished_at if len(good) == RUNS else -1
         bad = (await self.run_rows("failed", limit=RUNS, subject=subject)).items
         return sum(run.finished_at > since and run.cause in DEAD_LETTER_CAUSES for run in bad)
 
     async def _payloads(self, runs: Sequence[RunRow]) -> dict[str, Any]:
-        """The payloads of runs, as they may be shown, where something still has them."""
+        """The payloads of runs, as they may be shown, if they are still stored."""
         ids = list(dict.fromkeys(run.id for run in runs))
         records = await self._store.jobs(self._name, ids)
         found = {each.id: self._data(each.name, each.data) for each in records if each is not None}
@@ -214,7 +212,7 @@ class JobSearch:
         )
 
     def seen_run(self, run: RunRow, data: Any = None) -> Searchable:
-        """What a filter looks at of a run record; it has no payload of its own."""
+        """What a filter sees of a run record, which has no payload of its own."""
         error = "" if run.ending is RunStatus.COMPLETED else run.text
         shown = redacted(self._redaction.text(error, "error", self._name, run.name) or "")
         return Searchable(
@@ -234,12 +232,12 @@ class JobSearch:
         return redacted(self._redaction.text(reason, "error", self._name, row.name) or "")
 
     def _data(self, name: str, text: str) -> Any:
-        """A payload without its secrets: what is not shown cannot be found either, letter by letter."""
+        """A payload without its secrets, so that nobody can find a hidden value letter by letter."""
         return self._redaction.seen(masked(readable(text)), "data", self._name, name)
 
 
 def as_state(state: object) -> State:
-    """A state, be it given as its text."""
+    """A state, from its text or from itself."""
     try:
         return State(str(state))
     except ValueError:

@@ -10,11 +10,11 @@ from toril.store.engine import Store
 
 __all__ = ["asked_stack"]
 
-_LOOK: Final = 0.1  # seconds between two looks for the answer
+_LOOK: Final = 0.1  # seconds between two checks for the answer
 
 
 async def asked_stack(store: Store, job: JobRow, patience: int) -> JobStack:
-    """Leave the request for the job's worker, and wait for the heartbeat that answers it, so many ms at most."""
+    """Leave the request for the job's worker, and wait at most this many ms for the heartbeat that answers it."""
     worker, request = job.worker or "", StackRequest.of(JobRef(job.queue, job.id))
     asked_at = (await store.health()).now
     if not await store.signal(worker, request):

@@ -29,9 +29,9 @@ from toril.store.engine import Store
 
 __all__ = ["Transfer", "TransferPlan", "TransferProgress"]
 
-_REST: Final = 0.2  # seconds between looks at jobs that still run
-_OFTEN: Final = 0.2  # seconds between two words on how far it has come
-_PATIENCE: Final = BUILDING / 1000 + 60  # seconds in which what is left, and does not run, should have become movable
+_REST: Final = 0.2  # seconds between two checks of jobs that are still running
+_OFTEN: Final = 0.2  # seconds between two reports of progress
+_PATIENCE: Final = BUILDING / 1000 + 60  # seconds within which jobs that are left and not running should become movable
 _PAGE: Final = 500
 _SHOWN: Final = 5
 _UNSTARTED: Final = frozenset({State.WAITING, State.PRIORITIZED, State.DELAYED})
@@ -39,8 +39,8 @@ _UNSTARTED: Final = frozenset({State.WAITING, State.PRIORITIZED, State.DELAYED})
 
 @dataclass(slots=True)
 class TransferProgress:
-    """How far a move has come: what it has moved, what is left in the source, and what of that runs there. `taken` are
-    jobs that were left out, since the target has one of their id."""
+    """The progress of a move: what it has moved, what is left in the source, and how much of that is running there.
+    `taken` are jobs that were left out, because the target has one with their id."""
 
     jobs: int = 0
     letters: int = 0
@@ -58,8 +58,8 @@ class TransferProgress:
 
 @dataclass(frozen=True, slots=True)
 class TransferPlan:
-    """What a move would move: for each queue how many jobs, how many of them run, and how many schedules; dead letters;
-    and jobs whose ids both stores have."""
+    """What a move would move: for each queue how many jobs, how many of them are running, and how many schedules; dead
+    letters; and jobs whose ids both stores have."""
 
     queues: dict[str, tuple[int, int, int]]
     letters: int
@@ -75,7 +75,7 @@ class TransferPlan:
 
 
 class Transfer:
-    """Moves everything from one open store to another. Two of them do no harm, and no good."""
+    """Moves everything from one open store to another. A second one at the same time does no harm."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Transfer:
         self.moving = TransferProgress()
 
     async def outlook(self) -> TransferPlan:
-        """What there is to move; nothing is changed."""
+        """What would be moved; nothing is changed."""
         await self._meet()
         queues = {}
         for queue in await self._source.queues():
@@ -108,8 +108,8 @@ class Transfer:
         return TransferPlan(queues, await self._source.dead_letters.count(), tuple(clashes))
 
     async def move(self) -> TransferProgress:
-        """Everything, until the source is empty. Jobs that run are left until they end; what is added meanwhile
-        follows."""
+        """Move everything, until the source is empty. Running jobs are moved once they end, and so are jobs added
+        meanwhile."""
         await self._meet()
         await self._take_back()
         async for ref in self._clashes():
@@ -135,8 +135,9 @@ class Transfer:
             raise InvalidOption("FROM and TO are the same store: there is nothing to move")
 
     async def _take_back(self) -> None:
-        """What the target has on its way to the source, from a move the other way that was broken off."""
-        nowhere = f"nowhere-{self._from}"  # a queue that no store has: nothing new is packed
+        """Complete a batch in transit from the target to the source, from an interrupted move in the other
+        direction."""
+        nowhere = f"nowhere-{self._from}"  # a queue that no store has, so that nothing new is exported
         load = await self._target.transfers.export_batch(
             TransferPart.JOBS, nowhere, to=self._from, mark=self._clock.unique()
         )
@@ -148,7 +149,7 @@ class Transfer:
         await self._target.transfers.confirm_export(load)
 
     async def _round(self) -> bool:
-        """Carry what can be carried now. False: nothing could."""
+        """Move what can be moved now. False: nothing could."""
         before = (self.moving.jobs, self.moving.letters, self.moving.schedules)
         queues = await self._source.queues()
         for queue in queues:
@@ -160,7 +161,7 @@ class Transfer:
         return before != (self.moving.jobs, self.moving.letters, self.moving.schedules)
 
     async def _carry(self, part: TransferPart, queue: str = "") -> None:
-        """Load after load of one part; and first of all the one that was on its way."""
+        """Move one part in batches; first the one that was in transit."""
         while True:
             load = await self._source.transfers.export_batch(
                 part, queue, to=self._to, mark=self._clock.unique(), limit=self._limit
@@ -179,7 +180,8 @@ class Transfer:
                 await self._report()
 
     def _check_other(self, load: TransferBatch) -> None:
-        """A later load has arrived: another mover is ahead of this one; or the source has forgotten that it sent it."""
+        """A later batch was imported: another process is moving too, or the source has forgotten that it sent the
+        batch."""
         if self._stale is not None and (self._stale.number, self._stale.mark) == (load.number, load.mark):
             raise WrongState(
                 f"the target has received a later batch than number {load.number} from this source, which seems to "
@@ -202,7 +204,7 @@ class Transfer:
         return not any([(await self._schedules(queue))[0] for queue in await self._source.queues()])
 
     async def _schedules(self, queue: str) -> tuple[int, int]:
-        """How many there are, and how many of their next runs are in the queue, which come with them."""
+        """How many schedules there are, and how many of their next runs are in the queue and come with them."""
         count, runs, cursor = 0, 0, None
         while True:
             page = await self._source.schedules.page(queue, cursor=cursor, limit=_PAGE)
@@ -213,7 +215,7 @@ class Transfer:
                 return count, runs
 
     async def _look_after(self) -> None:
-        """Of what still runs in the source, take back what nobody runs any more; there may be no worker left for it."""
+        """Recover jobs in the source whose workers have died; there may be no worker left to do it."""
         for queue in await self._source.queues():
             await self._source.recover(queue)
             await self._source.prune(queue)
@@ -226,8 +228,8 @@ class Transfer:
             )
 
     async def _clashes(self) -> AsyncIterator[JobRef]:
-        """Jobs and dead letters that are in both stores before the first of their queue has left. Runs of schedules are
-        made anew."""
+        """Jobs and dead letters that both stores have, before the first of their queue has left. Runs of schedules are
+        created again."""
         async for ref in self._letters_of_both():
             if await self._source.transfers.destination(ref.queue) != self._to:
                 yield ref

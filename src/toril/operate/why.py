@@ -68,7 +68,8 @@ async def explain(queue: "Queue", job_id: str) -> Explanation:
 
 
 def _limits(options: QueueOptions, declared: Declaration | None) -> Limits:
-    """What claims of the queue are held to: as its workers declare it, or, where there are none, the code here."""
+    """The limits that claims of the queue observe: those that its workers declare or, without workers, those in the
+    code here."""
     rate, first = (
         (options.rate_limit, options.priority_first) if declared is None else (declared.rate, declared.priority_first)
     )
@@ -76,8 +77,8 @@ def _limits(options: QueueOptions, declared: Declaration | None) -> Limits:
 
 
 async def _circuit_of(queue: "Queue", row: JobRow) -> CircuitRow | None:
-    """The circuit that a job hangs on, if something is known of it. Where the breaker is declared elsewhere, those
-    that are named after the queue or the job are looked for."""
+    """The circuit that a job depends on, if it is known. If the breaker is declared elsewhere, circuits named after the
+    queue or the job are considered."""
     if row.state not in {State.WAITING, State.PRIORITIZED, State.DELAYED}:
         return None
     entry = queue.handlers.find(row.name)
@@ -89,7 +90,7 @@ async def _circuit_of(queue: "Queue", row: JobRow) -> CircuitRow | None:
             data = queue.handlers.decode(row.name, row.data)
             keys = {breaker.key_for(queue.name, row.name, data, own)}
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            return None  # its key is made of a payload, and cannot be made of this one
+            return None  # its key depends on the payload, and this payload has none
     found = [each for each in await queue.store.circuits.list() if each.key in keys]
     return max(found, key=lambda each: each.till, default=None)
 
@@ -112,7 +113,7 @@ def why(
     circuit: CircuitRow | None = None,
     declared: Declarations = Declarations(),
 ) -> Explanation:
-    """Why this job is where it is. `circuit` is the one that it hangs on, `declared` what the workers have said."""
+    """Why this job is where it is. `circuit` is the one that it depends on, `declared` is what the workers declare."""
     known = declared.handled(len(workers))
     match row.state:
         case State.ACTIVE:
@@ -142,7 +143,7 @@ def why(
 
 
 def failed(row: JobRow) -> Explanation:
-    """A job that has failed, and is kept in its queue or is a dead letter."""
+    """Explain a failed job that is kept in its queue or is a dead letter."""
     failure = row.failure or Failure("the reason is unknown")
     facts = {
         "finished_at": moment(row.finished_at),
@@ -165,7 +166,7 @@ def _tried(row: JobRow) -> str:
 
 
 def ended(run: RunRow) -> Explanation:
-    """A job of which only the run record is left."""
+    """Explain a job of which only the run record is left."""
     facts = {"finished_at": moment(run.finished_at), "cause": run.cause.value, "text": run.text}
     sentence = f"It {_ENDED.get(run.cause, 'failed')} at {_at(run.finished_at)} and is no longer stored."
     if run.ending is not RunStatus.COMPLETED and run.text:
@@ -206,7 +207,7 @@ def _cause(row: JobRow) -> str:
 
 
 def _alone(row: JobRow, blockers: JobBlockers) -> Explanation | None:
-    """A job that has stalled waits for a process that runs nothing else."""
+    """A stalled job waits for a process that runs nothing else."""
     if not blockers.alone:
         return None
     facts = {"ahead": blockers.ahead, "stalls": row.stalls, "cause": row.stall_cause}
@@ -228,7 +229,7 @@ def _not_due(row: JobRow, now: int) -> Explanation:
 
 
 def _without_handler(row: JobRow, known: frozenset[str] | None, now: int) -> Explanation | None:
-    """A job that no living worker can run. What has not been offered to any yet waits for its time first."""
+    """No live worker can run the job. A job that has not been offered to any worker waits for its time first."""
     waits = row.state is State.DELAYED and row.due is not None and row.due > now
     if known is None or row.name in known or (waits and not row.starts):
         return None
@@ -240,8 +241,8 @@ def _without_handler(row: JobRow, known: frozenset[str] | None, now: int) -> Exp
 
 
 def _cut_off(row: JobRow, circuit: CircuitRow | None, now: int) -> Explanation | None:
-    """A circuit that puts the job off. One that will have closed by the time the job is due is not what it waits for;
-    those who were put off come back up to a quarter of the pause after it."""
+    """A circuit defers the job. If the circuit will have closed by the time the job is due, the job does not wait for
+    it; deferred jobs come back up to a quarter of the pause later."""
     if circuit is None or circuit.state is CircuitState.CLOSED:
         return None
     state, terms = circuit.state, circuit.terms
@@ -270,7 +271,7 @@ def _shut(
     workers: Sequence[WorkerRow],
     known: frozenset[str] | None,
 ) -> Explanation | None:
-    """What keeps the whole queue from going on."""
+    """What stops the whole queue."""
     settings, now = queue.settings, blockers.now
     if settings.paused:
         return Explanation("paused", f"Queue {queue.name} is paused.", {"queue": queue.name})
@@ -292,8 +293,8 @@ def _shut(
 
 
 def _claims_nothing(queue: str, workers: Sequence[WorkerRow]) -> Explanation | None:
-    """No worker of the queue claims anything, so the slots that they have free are no use: they were told to be quiet
-    or to stop, or have a job of another queue run alone."""
+    """No worker of the queue claims anything, so free slots do not help: they were told to be quiet or to stop, or run
+    a job of another queue alone."""
     if not all(worker.orders or worker.isolates for worker in workers):
         return None
     names = [worker.id for worker in workers]
@@ -306,7 +307,7 @@ def _claims_nothing(queue: str, workers: Sequence[WorkerRow]) -> Explanation | N
 
 
 def _held_up(queue: QueueSummary, blockers: JobBlockers) -> Explanation | None:
-    """What its group keeps the job from. Once that has let it in, it stands in the line like any other."""
+    """What in its group keeps the job from starting. Once admitted, it is in the line like any other job."""
     group = blockers.group
     if group is None or group.let_in:
         return None

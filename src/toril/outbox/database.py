@@ -29,12 +29,12 @@ __all__ = [
 
 Dialect: TypeAlias = Literal["sqlite", "postgresql"]
 
-# Times are milliseconds of the database's own clock: those who write and those who read may be on other machines.
+# Times are milliseconds of the database's clock, because producers and relays may be on different machines.
 _NOW: Final[dict[Dialect, str]] = {
     "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
     "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
 }
-# Numbers are never given twice, not even those of rows that are gone.
+# Numbers are never reused, not even those of deleted rows.
 _KEY: Final[dict[Dialect, str]] = {
     "sqlite": "INTEGER PRIMARY KEY AUTOINCREMENT",
     "postgresql": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
@@ -67,11 +67,11 @@ DDL: Final[dict[Dialect, tuple[str, ...]]] = {"sqlite": _ddl("sqlite"), "postgre
 
 INSERT: Final = "INSERT INTO toril_outbox (queue, job_id, request) VALUES (?, ?, ?)"
 
-# `$now` is the database's clock, `$lock` keeps others off a row without waiting for theirs, where that can be said.
+# `$now` is the database's clock; `$lock` locks a row and skips rows that others have locked, if the database can.
 _STATEMENTS: Final = {
     "anything": """SELECT EXISTS (SELECT 1 FROM toril_outbox WHERE lane IS NULL AND error IS NULL)
         OR EXISTS (SELECT 1 FROM toril_outbox WHERE lane IS NOT NULL)""",
-    # One whose relay is gone comes first, with the batch that it left.
+    # A lane whose relay has died comes first, with its unfinished batch.
     "lane": """SELECT name, seq FROM toril_outbox_lanes AS l WHERE leased_until <= $now
         ORDER BY CASE WHEN EXISTS (SELECT 1 FROM toril_outbox WHERE lane = l.name) THEN 0 ELSE 1 END, name
         LIMIT 1 $lock""",
@@ -82,7 +82,7 @@ _STATEMENTS: Final = {
     "lease": "UPDATE toril_outbox_lanes SET seq = ?, leased_until = $now + ? WHERE name = ?",
     "board": "UPDATE toril_outbox SET lane = ? WHERE id IN ($ids)",
     "batch": "SELECT id, queue, request, $now - created_at FROM toril_outbox WHERE lane = ? ORDER BY id",
-    # Whoever holds an older number has lost the lane to another.
+    # A relay with an older number has lost the lane to another.
     "free": """UPDATE toril_outbox_lanes SET seq = ?, leased_until = 0 WHERE name = ? AND seq = ? RETURNING name""",
     "retire": "DELETE FROM toril_outbox_lanes WHERE name = ? AND seq = ? RETURNING name",
     "delete": "DELETE FROM toril_outbox WHERE lane = ?",
@@ -103,13 +103,13 @@ def statements(dialect: Dialect) -> dict[str, str]:
     return {name: text.replace("$now", _NOW[dialect]).replace("$lock", lock) for name, text in _STATEMENTS.items()}
 
 
-LEASE: Final = 10_000  # ms for which others leave a lane alone; it only saves work
+LEASE: Final = 10_000  # ms during which others leave a lane alone; this only saves work
 MOST: Final = 100  # rows in a batch
 _SIZE: Final = 1024 * 1024  # characters in a batch of more than one
 _LONGEST_ERROR: Final = 2_000  # bytes
-_PATIENCE: Final = 5  # seconds, for a connection, or for a writer on SQLite
-_LOCKED, _LONGEST = 5_000, 15_000  # ms on PostgreSQL, for a lock and for a statement
-# A server that is gone without a word is noticed, whether it owes us an answer or we have sent something.
+_PATIENCE: Final = 5  # seconds to wait for a connection, or for a writer on SQLite
+_LOCKED, _LONGEST = 5_000, 15_000  # ms to wait on PostgreSQL for a lock, and for a statement
+# A server that vanished silently is noticed, both while waiting for an answer and after sending.
 _ALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 3, "keepalives_count": 3}
 
 
@@ -119,7 +119,7 @@ class OutboxAway(EngineUnavailable):
 
 @dataclass(frozen=True, slots=True)
 class PendingRow:
-    """A waiting job, and for how many ms it has waited."""
+    """A waiting job, and how many ms it has waited."""
 
     id: int
     request: str
@@ -128,7 +128,7 @@ class PendingRow:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of one queue that are added in one call. A lane has one batch under way, whose rows never change."""
+    """Rows of one queue that are added in one call. A lane has one batch in progress, whose rows never change."""
 
     lane: str
     seq: int
@@ -138,7 +138,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
-    """A row as it is listed."""
+    """A row as listed."""
 
     id: int
     queue: str
@@ -238,7 +238,7 @@ class Database:
             if self._run("retire", batch.lane, batch.seq):
                 self._run("leave", batch.lane)
 
-    # what people ask for
+    # for commands
 
     def create(self) -> None:
         """Create the tables, and the file if necessary."""
@@ -264,10 +264,10 @@ class Database:
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(Exception):  # it may be broken, which is why it is closed
+            with suppress(Exception):  # it may be broken, so closing it may fail too
                 connection.close()
 
-    # how it is said
+    # helpers
 
     def _sound(
         self, most: Mapping[str, int], held: Collection[str], wrong_with: Callable[[str], str | None]
@@ -320,7 +320,7 @@ class Database:
         try:
             yield
         except BaseException as error:
-            self.close()  # and with it what was not committed
+            self.close()  # and with it everything uncommitted
             if isinstance(error, OSError) or _is_driver_error(error):
                 raise OutboxAway(self._words(error)) from error
             raise

@@ -27,7 +27,7 @@ class BoundConnection:
 
 
 def writer_of(connection: Any) -> BoundConnection:
-    """For a connection of sqlite3, psycopg, SQLAlchemy (a session too) or Django, none of which is imported for it."""
+    """Wrap a connection of sqlite3, psycopg, SQLAlchemy (or a session) or Django, without importing any of these."""
     kinds = type(connection).__mro__
     if any(kind.__name__.startswith("Async") for kind in kinds):
         raise UsageError(

@@ -54,9 +54,9 @@ class OwnThread:
             error: BaseException | None = None
             try:
                 answer = work(*arguments)
-            except BaseException as raised:  # it is the caller's to deal with, and must not end the thread
+            except BaseException as raised:  # the caller handles it; it must not end the thread
                 error = raised
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
+            with suppress(RuntimeError):  # the loop is closed, so nobody is waiting
                 loop.call_soon_threadsafe(_deliver, future, answer, error)
 
         if not self._begun:
@@ -76,7 +76,7 @@ class OwnThread:
 def _main(orders: "queue.SimpleQueue[Callable[[], None] | None]") -> None:
     while (order := orders.get()) is not None:
         order()
-        del order  # and with it what it holds, while there is nothing to do
+        del order  # and the objects that it holds, while the thread is idle
 
 
 def _deliver(future: "asyncio.Future[T]", answer: T, error: BaseException | None) -> None:
@@ -88,12 +88,12 @@ def _deliver(future: "asyncio.Future[T]", answer: T, error: BaseException | None
         future.set_exception(error)
 
 
-_FIRST_REST: Final = 0.02  # seconds: after something was written here, which will be committed in a moment
+_FIRST_REST: Final = 0.02  # seconds after a write in this process, which is about to be committed
 _LONGEST_REST: Final = 1.0
-_AFTER_TROUBLE: Final = (0.5, 15.0)  # seconds, at first and at last
-_FULL: Final = 1.0  # seconds for which a full queue is left alone
+_AFTER_TROUBLE: Final = (0.5, 15.0)  # seconds, at first and at most
+_FULL: Final = 1.0  # seconds during which a full queue is left alone
 _OF_THE_ROW: Final = (InvalidName, InvalidOption, InvalidPayload, NotSerializable, PayloadTooLarge)  # what stays wrong
-_LAST_ROUND: Final = 5.0  # seconds for a round to end when the worker stops
+_LAST_ROUND: Final = 5.0  # seconds that a round may take when the worker stops
 
 
 class Relay:
@@ -107,11 +107,11 @@ class Relay:
         self._events = events
         self._name = name
         self._thread = OwnThread("toril-outbox")
-        self._batch: Batch | None = None  # sent, perhaps, and not known to be done
-        self._taken_at = 0.0  # by the clock's monotonic: the ages of its rows are of this moment
-        self._most: dict[str, int] = {}  # rows in a batch, of queues that have refused more
-        self._full: dict[str, float] = {}  # queues that take nothing, and until when they are not asked
-        self.handed = 0  # jobs, since the beginning
+        self._batch: Batch | None = None  # perhaps sent, and not known to be done
+        self._taken_at = 0.0  # monotonic time to which the ages of its rows refer
+        self._most: dict[str, int] = {}  # rows per batch, for queues that refused more
+        self._full: dict[str, float] = {}  # full queues, and until when to leave them alone
+        self.handed = 0  # jobs since the start
         self._away = False
         self._home: asyncio.AbstractEventLoop | None = None
         self._nudged = asyncio.Event()
@@ -157,7 +157,7 @@ class Relay:
                 return False
         try:
             await self._hand_over(self._batch)
-        except Undecodable:  # a newer relay has begun with this, and has to end it: nobody else knows how far it got
+        except Undecodable:  # a newer version began this batch and has to finish it
             self._batch = None
             raise
         self._batch = None
@@ -179,7 +179,7 @@ class Relay:
     # one batch
 
     async def _hand_over(self, batch: Batch) -> None:
-        waited = int(1000 * (self._clock.monotonic() - self._taken_at))  # the store may have been away since
+        waited = int(1000 * (self._clock.monotonic() - self._taken_at))  # the store may have been away meanwhile
         jobs = [after_waiting(load_new_job(row.request), row.age + waited) for row in batch.rows]
         try:
             answers, error = await self._sent(batch, jobs)
@@ -234,7 +234,7 @@ class Relay:
     # waiting
 
     async def _do(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Run in the thread that has the connection."""
+        """Run in the thread that owns the connection."""
         return await self._thread.do(work, *arguments)
 
     async def _whole(self, work: Any) -> Any:

@@ -27,7 +27,7 @@ class OutboxService:
     def __init__(self, services: AppServices, url: str | None) -> None:
         self.url = checked_outbox(url)
         self._services = services
-        self._relay: Relay | None = None  # the one that a worker here runs
+        self._relay: Relay | None = None  # the relay of a worker in this process
 
     def of(self, connection: Any) -> "Outbox":
         """See `App.outbox`."""
@@ -83,7 +83,7 @@ class OutboxService:
             thread.close()
 
     async def rounds(self, name: str, *, burst: bool) -> list[Round]:
-        """What a worker process runs beside its workers. A burst begins with all that is in the outbox."""
+        """What a worker process runs beside its workers. A burst begins with everything that is in the outbox."""
         if self.url is None or self._services.given:
             return []
         self._relay = relay = self._new_relay(None, name)

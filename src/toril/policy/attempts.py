@@ -21,11 +21,11 @@ from toril.model import (
 
 __all__ = ["all_errors", "dump_errors", "error_line", "load_errors", "short_error"]
 
-_NO_ATTEMPT: Final = frozenset({CANCELLED_KIND, EXPIRED_KIND})  # ended by others, and by no error of its own
+_NO_ATTEMPT: Final = frozenset({CANCELLED_KIND, EXPIRED_KIND})  # ended from outside, without an error
 
 
 def short_error(failure: Failure) -> str:
-    """What a line has after attempt and time: kind, reason and traceback, shortened."""
+    """The part of a line after attempt and time: kind, reason and traceback, shortened."""
     reason = storable(failure.reason, ATTEMPT_REASON_BYTES)
     traceback = storable_end(failure.traceback, ATTEMPT_TRACEBACK_BYTES)
     return json.dumps([failure.kind[:200], reason, traceback], ensure_ascii=False, separators=(",", ":"))[1:-1]
@@ -66,7 +66,7 @@ def all_errors(
         if attempt not in found:
             found[attempt] = AttemptFailure(attempt, at, last)
         elif at is not None:
-            found[attempt + 1] = AttemptFailure(attempt + 1, at, last)  # its worker was lost: no attempt was spent
+            found[attempt + 1] = AttemptFailure(attempt + 1, at, last)  # its worker died: no attempt was spent
         else:
             found[attempt] = AttemptFailure(attempt, found[attempt].at, last)
     if len(traces) == made:

@@ -27,18 +27,18 @@ __all__ = [
     "usual_rate",
 ]  # fmt: skip
 
-_UNSERVED: Final = 30.0  # seconds that jobs may wait for a worker to show up
+_UNSERVED: Final = 30.0  # seconds that jobs may wait for a worker to start
 _PAUSED: Final = 900.0
 _HALF_AN_HOUR: Final = 30
-_ENOUGH: Final = 20  # jobs, by which a rate tells something
-_FEW: Final = 5  # jobs, by which a rate above `_ALWAYS` does
+_ENOUGH: Final = 20  # jobs needed for a meaningful rate
+_FEW: Final = 5  # jobs needed for a rate above `_ALWAYS`
 _FAILING: Final = 5.0  # percent
 _UNUSUAL: Final = 3  # times the usual rate
-_ALWAYS: Final = 50.0  # percent, which is too much however usual it is
+_ALWAYS: Final = 50.0  # percent; too much even if it is usual
 _STALLS: Final = 2
 _LETTERS: Final = 20
-_GROWING: Final = 0.02  # of the backlog, a minute
-_QUIET: Final = 3  # minutes without a failure between two stretches of them
+_GROWING: Final = 0.02  # share of the backlog, per minute
+_QUIET: Final = 3  # minutes without a failure that separate two series
 
 
 class Importance(IntEnum):

@@ -11,11 +11,11 @@ from toril.model.durations import Duration, milliseconds
 
 __all__ = ["Breaker", "admit", "dump", "is_forgettable", "load", "put_off", "record", "trip"]
 
-_SLOTS: Final = 20  # stretches of a window: what is counted leaves it at most a twentieth too late
-_LOOK_AGAIN: Final = 10  # times within a pause that those who wait for a probe's end are let ask
+_SLOTS: Final = 20  # parts of a window, so counts expire at most a twentieth of it too late
+_LOOK_AGAIN: Final = 10  # how often per pause jobs that wait for a probe may ask again
 _SHORTEST: Final = 1_000
-_REMEMBERED: Final = 100  # probes whose lease is over, of which word may still come
-_SPREAD: Final = 0.25  # of the pause: over so long those who were put off come back
+_REMEMBERED: Final = 100  # probes whose lease has expired, and which may still report
+_SPREAD: Final = 0.25  # share of the pause over which deferred jobs come back
 
 By: TypeAlias = Literal["queue", "name"] | Callable[[Any], str]
 
@@ -89,7 +89,7 @@ def admit(
     if circuit.state is CircuitState.OPEN:
         news = CircuitState.HALF_OPEN
         circuit = replace(circuit, state=news, since=now, probes=(), passed=0)
-    if circuit.passed >= terms.probes:  # who has asked before wanted more of them
+    if circuit.passed >= terms.probes:  # earlier callers wanted more probes
         return _closed(circuit, now), Admitted(CircuitState.CLOSED)
     others = tuple(probe for probe in circuit.probes if probe[0] != holder)
     out = tuple(probe for probe in others if probe[1] > now)

@@ -12,7 +12,7 @@ from toril.model import BEYOND_REPAIR, Checkup, Fault, FaultKind, FileFacts, Fin
 __all__ = ["ScanOrder", "ScanPosition", "cursor_of", "finding_of", "judged", "unknown"]
 
 _OLDEST: Final = (6, 2)
-_FULL: Final = 0.9  # of the memory
+_FULL: Final = 0.9  # share of the memory
 _SLOW: Final = 10.0  # ms of the fastest of several pings
 _SKEWED: Final = 1_000.0  # ms
 _SCRIPTS: Final = 10_000
@@ -20,7 +20,7 @@ _LOG: Final = 256 * 1024 * 1024
 _ROOM: Final = 64 * 1024 * 1024
 
 _REPAIR: Final = "toril doctor --repair"
-# For each kind how bad it is, and its sentence.
+# For each kind, its severity and its sentence.
 _FAULTS: Final[dict[FaultKind, tuple[Severity, str]]] = {
     FaultKind.GHOST: (Severity.WARNING, "{subject} is listed in {place}, but there is no such job"),
     FaultKind.ORPHAN: (Severity.ERROR, "job {subject} is in no list, so it will never run or be removed"),
@@ -249,11 +249,11 @@ def _notice(code: str, where: str, summary: str, fix: str) -> Finding:
 
 
 class ScanPosition(NamedTuple):
-    """How far a scan has come."""
+    """The position of a scan."""
 
-    queue: str  # empty for what is of no queue
+    queue: str  # empty for steps of the whole store
     step: str
-    at: Any = None  # where in the step; None at its beginning
+    at: Any = None  # the position in the step; None at its beginning
 
 
 class ScanOrder:
@@ -276,8 +276,8 @@ class ScanOrder:
         return spot
 
     def after(self, spot: ScanPosition, at: Any) -> ScanPosition | None:
-        """What comes next, if a look says that its step continues `at` a place or, with None, is finished; None if
-        nothing does."""
+        """The next position, if a look says that its step continues `at` a place or, with None, is finished; None at
+        the end."""
         if at is not None:
             return spot._replace(at=at)
         steps = self._steps_of(spot)

@@ -1,4 +1,4 @@
-"""Groups failures that are the same but for an id or a number."""
+"""Groups failures that differ only in ids or numbers."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from toril.model import moment, ms_of
 __all__ = ["ErrorGroup", "FailureSample", "grouped", "likeness"]
 
 _LONGEST: Final = 200
-# What differs from one failure to the next: ids in hexadecimal, numbers of five digits and more, and mail addressees.
+# What varies between failures: hexadecimal ids, numbers of five digits or more, and names in mail addresses.
 # Shorter numbers are often the information, as in "451 greylisted" or "signal 9". Each pattern is bounded by its own
 # signs.
 _VARYING: Final = re.compile(
@@ -23,7 +23,7 @@ _ADDRESSEE: Final = re.compile(r"\b[\w.+-]{1,64}(?=@[\w-])")
 
 @dataclass(frozen=True, slots=True)
 class FailureSample:
-    """One failure: of which job, how, and when (ms)."""
+    """One failure: its job, its error, and its time (ms)."""
 
     id: str
     kind: str
@@ -33,7 +33,7 @@ class FailureSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorGroup:
-    """Failures that are alike. In `error`, `#` stands where they differ; `example` is the id of the latest of them."""
+    """Similar failures. In `error`, `#` stands for what varies; `example` is the id of the latest of them."""
 
     kind: str
     error: str

@@ -1,7 +1,7 @@
 """Statistics of a queue by job name: how many jobs, how fast, how many failed, how long they ran.
 
-They are made of run records. A queue remembers the last 1,000 jobs of each ending, so what can be said of all names
-reaches back to the oldest record of the ending that has more of them, and to a day at most.
+They are computed from run records. A queue remembers the last 1,000 jobs of each ending, so statistics about all names
+reach back to the oldest record of the ending with more jobs, and to a day at most.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ __all__ = ["ByName", "JobName", "by_name"]
 
 _DAY: Final = 86_400_000
 _MINUTE: Final = 60_000
-_MOMENT: Final = 100  # ms that a thousand jobs take at least, whatever clocks say
+_MOMENT: Final = 100  # the least time in ms for a thousand jobs, whatever the clocks say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ def by_name(endings: Sequence[Sequence[RunRow]], now: int) -> ByName:
     for run in chain.from_iterable(endings):
         if run.finished_at >= since:
             found.setdefault(run.name, []).append(run)
-    if since == now - _DAY:  # all of the day is known: it is told from the first of them on, and of a minute at least
+    if since == now - _DAY:  # records cover the whole day: count from the first one, and at least a minute
         first = min((run.finished_at for runs in found.values() for run in runs), default=now)
         since = min(first, now - _MINUTE)
     minutes = max(now - since, _MOMENT) / _MINUTE
@@ -85,5 +85,5 @@ def _of(name: str, runs: Sequence[RunRow], minutes: float) -> JobName:
 
 
 def _nearest(times: Sequence[int], percent: int) -> int | None:
-    """The time within which so many percent ended."""
+    """The time within which this percentage ended."""
     return times[-(-len(times) * percent // 100) - 1] if times else None

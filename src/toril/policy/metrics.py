@@ -47,10 +47,10 @@ __all__ = [
 Range: TypeAlias = Literal["1h", "4h", "12h", "1d", "7d"]
 
 RANGES: Final[dict[str, int]] = {"1h": 60, "4h": 240, "12h": 720, "1d": 1440, "7d": 10_080}  # minutes
-STEPS: Final = {"1h": 1, "4h": 1, "12h": 3, "1d": 6, "7d": 42}  # minutes a point: at most 240 points
-LEAP: Final = 60  # minutes that figures may lie ahead: by more, a clock was wrong for a while
-SLICES: Final = 240  # that are kept of each length
-AT_ONCE: Final = 50  # queues that one call asks about
+STEPS: Final = {"1h": 1, "4h": 1, "12h": 3, "1d": 6, "7d": 42}  # minutes per point: at most 240 points
+LEAP: Final = 60  # minutes that counts may be in the future; beyond that, a clock must have been wrong
+SLICES: Final = 240  # slices kept of each length
+AT_ONCE: Final = 50  # queues per call
 _MINUTES: Final = RANGES["7d"]
 
 
@@ -68,7 +68,7 @@ def window_of(given: object) -> MetricsWindow:
 
 
 def check_window(window: MetricsWindow) -> MetricsWindow:
-    """Refuse a window for which a store has no metrics, or too many."""
+    """Raise for a window for which a store has no metrics, or too many."""
     check_int("minutes", window.minutes, 1, _MINUTES)
     if window.step not in STEPS.values():
         raise InvalidOption(
@@ -93,10 +93,10 @@ def failure_rate(completed: int, failed: int) -> float:
     return round(failed / ended * 100, 1) if ended else 0.0
 
 
-_OCTAVE: Final = 8  # buckets in which a time doubles
-_LAST: Final = 32 * _OCTAVE  # 2^32 ms, 49 days; what takes longer counts as that
+_OCTAVE: Final = 8  # buckets per doubling of a time
+_LAST: Final = 32 * _OCTAVE  # 2^32 ms, 49 days; longer times count as this
 _SCALE: Final = _OCTAVE / math.log(2)
-ERROR: Final = 2 ** (0.5 / _OCTAVE) - 1  # how far off a value may be, as a share of it
+ERROR: Final = 2 ** (0.5 / _OCTAVE) - 1  # the largest relative error of a value
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,19 +109,19 @@ class Spread:
     p99: float | None
 
 
-@lru_cache(4096)  # whole milliseconds come again and again
+@lru_cache(4096)  # the same whole milliseconds recur
 def bucket_of(ms: float) -> int:
     """The bucket of a time; less than a millisecond is the bucket 0."""
     return 0 if ms < 1 else min(math.floor(math.log(ms) * _SCALE), _LAST) + 1
 
 
 def middle_of(bucket: int) -> float:
-    """The time, in ms, that stands for all of a bucket."""
+    """The time, in ms, that represents a bucket."""
     return 0.0 if bucket <= 0 else float(2 ** ((bucket - 0.5) / _OCTAVE))
 
 
 def merged(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """One histogram of all."""
+    """The sum of these histograms."""
     total: Counter[int] = Counter()
     for histogram in histograms:
         total.update(histogram)
@@ -129,7 +129,7 @@ def merged(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 def quantile(histogram: Mapping[int, int], share: float) -> float | None:
-    """The time, in ms, that at least this share did not exceed; None where nothing was counted."""
+    """The time, in ms, that at least this share does not exceed; None if nothing was counted."""
     count = sum(histogram.values())
     if count == 0:
         return None
@@ -138,7 +138,7 @@ def quantile(histogram: Mapping[int, int], share: float) -> float | None:
         seen += histogram[bucket]
         if seen >= wanted:
             return middle_of(bucket)
-    raise AssertionError(histogram)  # the last bucket has them all
+    raise AssertionError(histogram)  # the last bucket includes all
 
 
 def spread(histogram: Mapping[int, int]) -> Spread:
@@ -149,11 +149,11 @@ def _seconds(ms: float | None) -> float | None:
     return None if ms is None else round(ms / 1000, 4)
 
 
-NAMES: Final = 20  # names whose failures are told apart
-ALL_NAMES: Final = 100  # the same in the sum of all that ever was
-NAME_BYTES: Final = 100  # of a name that is told apart
+NAMES: Final = 20  # names whose failures are counted separately
+ALL_NAMES: Final = 100  # the same in the total
+NAME_BYTES: Final = 100  # of such a name
 
-# A tally as stores keep it: `w` and `r` with a bucket behind it, `n` with a name, and the letters below.
+# Counts as stores keep them: `w` and `r` followed by a bucket, `n` followed by a name, and the letters below.
 Counted: TypeAlias = dict[str, int]
 OTHERS: Final = "o"
 CANCELLED: Final = "x"
@@ -163,7 +163,7 @@ LOST: Final = "l"
 
 
 def totals_of(counted: Mapping[str, int]) -> MetricTotals:
-    """A tally from what a store keeps of it."""
+    """Counts, from what a store keeps of them."""
     found: dict[str, dict[str, int]] = {"w": {}, "r": {}, "n": {}}
     for field, count in counted.items():
         if len(field) > 1 and field[0] in found:
@@ -183,7 +183,7 @@ def totals_of(counted: Mapping[str, int]) -> MetricTotals:
 
 
 def sliced(sum_so_far: Counted, more: Mapping[str, int], names: int = NAMES) -> Counted:
-    """The first with the second added to it; names beyond so many are added to the others."""
+    """The first with the second added to it; names beyond the limit are added to the others."""
     known = sum(field[0] == "n" for field in sum_so_far)
     for field, count in more.items():
         own = field
@@ -197,7 +197,7 @@ def sliced(sum_so_far: Counted, more: Mapping[str, int], names: int = NAMES) -> 
 
 
 def sum_of(totals: Iterable[MetricTotals]) -> MetricTotals:
-    """One tally of all, with the names that failed most."""
+    """The sum of these, with the names that failed most."""
     given = list(totals)
     failures, others = _most(each.failures for each in given)
     return MetricTotals(
@@ -226,7 +226,7 @@ _SAMPLES: Final = 1_000
 
 
 class SlidingCount:
-    """How often something happened within a window that slides."""
+    """How often something happened within a sliding window."""
 
     def __init__(self, window: int) -> None:
         self._window = window
@@ -248,7 +248,7 @@ class SlidingCount:
 
 
 class Durations:
-    """The last run times of a window, a thousand at most."""
+    """The last run times of a window, at most a thousand."""
 
     def __init__(self, window: int) -> None:
         self._window = window
@@ -258,6 +258,6 @@ class Durations:
         self._runs.append((now, ms))
 
     def p95(self, now: int, *, minimum: int) -> int | None:
-        """What one run in twenty exceeds; None while there are too few to tell."""
+        """The value that one run in twenty exceeds; None while there are too few."""
         recent = sorted(ms for time, ms in self._runs if time > now - self._window)
         return recent[-(len(recent) // 20) - 1] if len(recent) >= max(minimum, 1) else None

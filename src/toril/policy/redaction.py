@@ -18,7 +18,7 @@ UNSHOWN: Final = "(nested too deeply to be shown)"
 
 
 def masked(value: Any) -> Any:
-    """A showable value with `***` in place of all that stands under a name such as `password` or `api_key`."""
+    """A showable value with `***` in place of everything under a name such as `password` or `api_key`."""
     return _walked(value, 1, cover=True)
 
 
@@ -57,7 +57,7 @@ _URL: Final = re.compile(r"\b([A-Za-z][\w+.-]{0,30})://([^\s'\"<>]+)")
 _WEB: Final = frozenset({"http", "https", "ws", "wss"})
 _FORMS: Final = (
     (re.compile(r"(\w://)[^/\s@]{1,1024}@"), r"\1***@"),
-    (re.compile(r"(?<![\w-])eyJ[\w-]{8,}(?:\.[\w-]*){2,4}"), "***"),  # a JWT: JSON in Base64 begins like this
+    (re.compile(r"(?<![\w-])eyJ[\w-]{8,}(?:\.[\w-]*){2,4}"), "***"),  # a JWT: Base64 of JSON begins like this
     (re.compile(r"\b(bearer|basic)(\s{1,4})[\w.~+/=-]{6,}", re.IGNORECASE), r"\1\2***"),
 )
 _LED: Final = re.compile(rf"{_NAMES}|token|authorization|cookie", re.IGNORECASE)
@@ -66,7 +66,7 @@ _NAMED: Final = (
     (re.compile(rf"({_WORD}['\"]\s{{0,4}}:\s{{0,4}})(?:{_QUOTED}|{_BARE})", re.IGNORECASE), r"\1***"),
     (re.compile(rf"({_WORD}\s{{0,4}}:\s{{0,4}})(?:{_QUOTED})", re.IGNORECASE), r"\1***"),
     (re.compile(rf"((?:{_NAMES})[\w-]{{0,32}}\s{{0,4}}:\s{{0,4}}+)(?!\*\*\*){_BARE}", re.IGNORECASE), r"\1***"),
-    # "unexpected token: name" should stay readable; a token of someone's is long, or its name says more.
+    # "unexpected token: name" should stay readable; a secret token is long, or its name says more.
     (re.compile(rf"([\w-]token\s{{0,4}}:\s{{0,4}}+)(?!\*\*\*){_BARE}", re.IGNORECASE), r"\1***"),
     (re.compile(r"(token\s{0,4}:\s{0,4})[\w.~+/=-]{16,}", re.IGNORECASE), r"\1***"),
     # A header goes to the end of its line.
@@ -76,8 +76,8 @@ _NAMED: Final = (
 
 
 def redacted(text: str) -> str:
-    """The text with passwords, tokens and what stands before the `@` of a URL replaced by asterisks."""
-    text = _URL.sub(_without_password, text[:MAX_REASON_BYTES])  # more is not kept anyway
+    """The text with passwords, tokens and user information in URLs replaced by asterisks."""
+    text = _URL.sub(_without_password, text[:MAX_REASON_BYTES])  # no more is kept anyway
     for pattern, instead in (*_FORMS, *_NAMED) if _LED.search(text) else _FORMS:
         text = pattern.sub(instead, text)
     return text
