@@ -30,7 +30,6 @@ from toril.store.checked import implements
 
 __all__ = ["RedisFlows", "family_of"]
 
-_MOST: Final = 1_000  # in one page, approximately
 _FEW: Final = 10  # open children that are named
 _STATES: Final = (ChildState.OPEN, ChildState.COMPLETED, ChildState.IGNORED, ChildState.FAILED)
 

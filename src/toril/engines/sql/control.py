@@ -355,7 +355,3 @@ def _set(step: QueueChanges, setting: Setting) -> None:
             admit_more(step)
         case _:
             assert_never(setting)
-
-
-def _words(states: frozenset[State]) -> str:
-    return ", ".join(sorted(states))

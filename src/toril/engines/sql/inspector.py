@@ -62,7 +62,17 @@ from toril.policy.attempts import all_errors, load_errors
 from toril.store.checked import implements
 from toril.store.engine import Inspector
 
-__all__ = ["SqlInspector", "StoredRun", "arrivals", "finished", "queue_view", "run_of", "worker_calls", "workers"]
+__all__ = [
+    "SqlInspector",
+    "StoredJob",
+    "StoredRun",
+    "arrivals",
+    "finished",
+    "queue_view",
+    "run_of",
+    "worker_calls",
+    "workers",
+]
 
 T = TypeVar("T")
 
@@ -97,11 +107,20 @@ class StoredJob(NamedTuple):
     started_at: int | None
     finished_at: int | None
     group_name: str | None
+    logs: int
     deadline: int | None
 
     @property
     def id(self) -> str:
         return job_id(self.key, self.chosen)
+
+    @property
+    def is_running(self) -> bool:
+        return self.deadline is not None
+
+    @property
+    def has_ended(self) -> bool:
+        return not self.is_running and self.place in {Place.COMPLETED, Place.FAILED}
 
 
 class StoredRun(NamedTuple):
@@ -138,7 +157,6 @@ _SQL: Final = statements("inspector")
 _JOB: Final = query("inspector", "job", StoredJob)
 _RUNS: Final = query("inspector", "runs", StoredRun)
 _EVENTS: Final = query("inspector", "events", StoredEvents)
-_MOST = 1_000  # items in one page
 _END = 2**63 - 1
 _NUMBER = re.compile(r"-?[0-9]{1,19}\Z")
 
@@ -249,7 +267,7 @@ def _events_of(before: int, row: StoredEvents) -> list[EventRow]:
 
 def _ended_job(job: StoredJob) -> Ended:
     """How a job that is still stored ended, if it has."""
-    if job.deadline is not None or job.place not in {Place.COMPLETED, Place.FAILED}:
+    if not job.has_ended:
         return Pending()
     if job.place == Place.COMPLETED:
         return Completed(job.result or "null")

@@ -6,12 +6,12 @@ from typing import Any, Final, NamedTuple
 
 from toril.codec.new_jobs import load_new_job
 from toril.engines.sql.changes import QueueChanges
-from toril.engines.sql.inspector import StoredRun, run_of
+from toril.engines.sql.inspector import StoredJob, StoredRun, run_of
 from toril.engines.sql.metrics import MINUTE, fold_minute
 from toril.engines.sql.options import load_failure, load_options, load_rate
 from toril.engines.sql.replay import StoredDeadLetter, dead_letter_of
 from toril.engines.sql.schedules import StoredSchedule, drop_run, view_of
-from toril.engines.sql.schema import STATE_OF, Place, due_of, first_key, job_id, run_key
+from toril.engines.sql.schema import STATE_OF, Place, due_of, first_key, run_key
 from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import QueueRow, Transaction, exists, keys_of
 from toril.errors import WrongState
@@ -53,48 +53,6 @@ __all__ = [
 ]
 
 STANDINGS: Final = (ChildState.OPEN, ChildState.COMPLETED, ChildState.IGNORED, ChildState.FAILED)
-
-
-class ExportedRow(NamedTuple):
-    """A job's row."""
-
-    key: int
-    chosen: str | None
-    name: str
-    data: str
-    place: int
-    rank: int
-    max_attempts: int
-    attempts_made: int
-    stalls: int
-    starts: int
-    fence: int
-    priority: int
-    delay: int
-    expires_at: int | None
-    options_text: str | None
-    metadata: str | None
-    checkpoint: str | None
-    progress: str | None
-    result: str | None
-    failure: str | None
-    stall_cause: str | None
-    worker: str | None
-    added_at: int
-    started_at: int | None
-    finished_at: int | None
-    group_name: str | None
-    errors: str | None
-    logs: int
-    running: int
-
-    @property
-    def id(self) -> str:
-        return job_id(self.key, self.chosen)
-
-    @property
-    def has_ended(self) -> bool:
-        return not self.running and self.place in {Place.COMPLETED, Place.FAILED}
 
 
 class ExportedDeadLetter(NamedTuple):
@@ -164,7 +122,8 @@ class JobInLine(NamedTuple):
 
 _SQL: Final = statements("transfer")
 _LINE: Final = query("transfer", "line", JobInLine)
-_JOB: Final = query("transfer", "job", ExportedRow)
+_JOB: Final = query("inspector", "job", StoredJob)
+_ERRORS: Final = statement("inspector", "errors")
 _CHILDREN: Final = query("transfer", "children", StoredChild)
 _KEYS: Final = query("transfer", "keys", StoredKey)
 _DEAD_LETTER: Final = query("transfer", "dead_letter", ExportedDeadLetter)
@@ -176,8 +135,10 @@ def content_of(text: str) -> TransferItem:
     return _KINDS[kind](*content)
 
 
-def _job(queue: str, row: list[Any], lines: list[str], children: list[Any], keys: list[Any]) -> TransferJob:
-    job = ExportedRow._make(row)
+def _job(
+    queue: str, row: list[Any], errors: str | None, lines: list[str], children: list[Any], keys: list[Any]
+) -> TransferJob:
+    job = StoredJob._make(row)
     stored = load_options(job.options_text)
     parent = stored.parent
     return TransferJob(
@@ -216,7 +177,7 @@ def _job(queue: str, row: list[Any], lines: list[str], children: list[Any], keys
         deferred=stored.deferred,
         ready=stored.ready,
         logs=tuple(lines),
-        errors=load_errors(job.errors),
+        errors=load_errors(errors),
         children=_children(children),
         held=_owned_key(StoredKey._make(keys[0])) if keys else None,
         wire=None if stored.fault is None else job.options_text,
@@ -312,7 +273,7 @@ class ExportedJob(NamedTuple):
     """A job that may be exported, and what it knows of its children."""
 
     queue: str
-    row: ExportedRow
+    row: StoredJob
     children: list[StoredChild]
 
 
@@ -394,7 +355,7 @@ class JobExporter:
         """Not if it is running, is still being added, or has to leave with its schedule."""
         row = self._tx.find(member.queue)
         if (
-            member.row.running
+            member.row.is_running
             or member.row.key in self._settled
             or row is None
             or (not member.row.has_ended and is_held_up(row))
@@ -423,13 +384,14 @@ class JobExporter:
         step, job = self.step(member.queue), member.row
         lines = [line for (line,) in self._tx.all(_SQL["lines"], (job.key,))] if job.logs else []
         held = self._tx.rows(_KEYS, (job.key,))
+        errors, *_ = self._tx.one(_ERRORS, (job.key,))
         step.leave(job.key, job.place, job.rank)
         step.delete(job.key, job.chosen, job.logs)
         if held:
             step.write("disown", [(job.key,)])
         if member.children:
             step.write("orphan", [(job.key,)])
-        self._put("job", [member.queue, job, lines, member.children, held])
+        self._put("job", [member.queue, job, errors, lines, member.children, held])
         self._left -= 1
 
     def take_dead_letter(self, identity: str) -> bool:
@@ -578,8 +540,8 @@ def _schedule(exporter: JobExporter, row: QueueRow, schedule: ExportedSchedule) 
     members = {key: exporter.member(row.name, key) for key in (run, last) if key is not None}
     found = {key: None if member is None else member.row for key, member in members.items()}
     waiting = None if run is None else found[run]
-    waits = waiting is not None and not waiting.running and not waiting.has_ended and waiting.starts == 0
-    if any(job is not None and job.running for job in found.values()):
+    waits = waiting is not None and not waiting.is_running and not waiting.has_ended and waiting.starts == 0
+    if any(job is not None and job.is_running for job in found.values()):
         return
     started = None
     for key, job in found.items():

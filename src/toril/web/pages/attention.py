@@ -163,10 +163,6 @@ def _warned(need: Need, cls: str, icon: str) -> ProblemLine:
             raise LookupError(f"no words for {need!r}")
 
 
-def _at_least(letters: int) -> str:
-    return number(letters) + ("+" if letters >= 100 else "")
-
-
 def _waits(waiting: int) -> str:
     return f"{plural(waiting, 'job')} waiting"
 

@@ -40,13 +40,6 @@ DELETE FROM departed WHERE queue = ?
 -- name: line
 SELECT key FROM line WHERE queue = ? AND place = ? ORDER BY rank, key
 
--- name: job
-SELECT j.key, j.id AS chosen, j.name, j.data, j.place, j.rank, j.attempts AS max_attempts, j.attempts_made, j.stalls,
-    j.starts, j.fence, j.priority, j.delay, j.expires_at, j.options AS options_text, j.metadata, j.checkpoint,
-    j.progress, j.result, j.failure, j.stall_cause, j.worker, j.added_at, j.started_at, j.finished_at,
-    j.grp AS group_name, j.errors, j.logs, a.key IS NOT NULL AS running
-FROM jobs j LEFT JOIN active a ON a.key = j.key WHERE j.key = ?
-
 -- name: children
 SELECT standing, queue, id, text, number, name FROM children WHERE parent = ?
 
