@@ -77,6 +77,7 @@ __all__ = [
     "WrongState",
     "error_text",
     "preview",
+    "unknown_cursor",
 ]
 
 _SHOWN = 80
@@ -116,6 +117,11 @@ class InvalidName(UsageError, ValueError):
 
 class InvalidOption(UsageError, ValueError):
     """An option with a value that is not allowed. The message says which values are."""
+
+
+def unknown_cursor(cursor: object) -> InvalidOption:
+    """The error for a cursor that no page ended with."""
+    return InvalidOption(f"unknown cursor {preview(cursor)}; pass the cursor of the page before")
 
 
 class NotSerializable(UsageError, TypeError):

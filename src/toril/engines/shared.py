@@ -1,33 +1,45 @@
-"""Code that all engines share: refusals of flows, cursors and audit entries."""
+"""Code that all engines share: the words of refusals, and audit entries."""
 
 import json
 import re
 from dataclasses import asdict
 from typing import Final, Literal, TypeAlias
 
-from toril.errors import InvalidOption, NotFound, QueueFull, TorilError, WrongState, preview
+from toril.errors import CallTooLate, NotFound, QueueFull, TorilError, WrongState, unknown_cursor
 from toril.model import AuditEntry
 
-__all__ = ["CHILD_GONE", "Refusal", "child_failed", "dump", "full", "load", "place_of", "refused"]
+__all__ = [
+    "CHILD_GONE",
+    "Refusal",
+    "audit_place",
+    "child_failed",
+    "dump_audit",
+    "full",
+    "load_audit",
+    "refused",
+    "still_moving",
+    "still_running",
+    "too_late",
+]
 
 _PLACE: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,18})\Z", re.ASCII)
 
 
-def dump(entry: AuditEntry) -> str:
+def dump_audit(entry: AuditEntry) -> str:
     return json.dumps(asdict(entry))
 
 
-def load(text: str, at: int) -> AuditEntry:
+def load_audit(text: str, at: int) -> AuditEntry:
     """An entry; `at` is when it was written, where it does not say that itself."""
     fields = json.loads(text)
     return AuditEntry(**{**fields, "at": fields["at"] or at})
 
 
-def place_of(cursor: str) -> tuple[int, int]:
+def audit_place(cursor: str) -> tuple[int, int]:
     """The entry before which a page begins."""
     found = _PLACE.match(cursor) if isinstance(cursor, str) else None
     if found is None:
-        raise InvalidOption(f"unknown cursor {preview(cursor)}; pass the cursor of the page before")
+        raise unknown_cursor(cursor)
     return int(found[1]), int(found[2])
 
 
@@ -53,6 +65,21 @@ def refused(why: Refusal, job: str, other: str) -> TorilError:
             return WrongState(f"job {job} already has children and cannot become a child of {other}; nothing was added")
         case "has_failed":
             return WrongState(f"job {job} has failed and cannot become a child of {other}; retry or remove it first")
+
+
+def too_late(last: int) -> CallTooLate:
+    """The error for a call that arrives after a later one of its sender, which is `last`."""
+    return CallTooLate(f"this call came too late: call {last} of the same sender has already been answered")
+
+
+def still_running(queue: str, count: int) -> WrongState:
+    """The error for a queue that cannot be obliterated."""
+    return WrongState(f"queue {queue!r} has {count} running jobs; stop them first, or obliterate it with force")
+
+
+def still_moving() -> WrongState:
+    """The error for a move while a batch is on its way to another store."""
+    return WrongState("an earlier move to another store is not finished; finish it first")
 
 
 def full(queue: str, group: str | None = None, *, most: int, held: int, refused: int) -> QueueFull:

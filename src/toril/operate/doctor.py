@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Final
 
-from toril.errors import EngineUnusable, InvalidOption
+from toril.errors import EngineUnusable, InvalidOption, unknown_cursor
 from toril.model import (
     AUTO_REPAIRED,
     BEYOND_REPAIR,
@@ -24,7 +24,7 @@ from toril.model import (
     run_id,
 )
 from toril.model.states import FINISHED
-from toril.policy.doctor import ScanOrder, cursor_of, finding_of, judged, unknown
+from toril.policy.doctor import ScanOrder, cursor_of, finding_of, judged
 from toril.policy.schedules import following
 from toril.runtime.clock import Clock
 from toril.schedule import move_on
@@ -115,7 +115,7 @@ class Doctor:
         course = ScanOrder(queues, ["schedules"], ["layout"])
         spot = course.first(cursor)
         if not isinstance(spot.at, str | None):
-            raise unknown(cursor)
+            raise unknown_cursor(cursor)
         while spot.queue:
             found, at = await self._idle(spot.queue, spot.at, _FEW_SCHEDULES if quick else _SCHEDULES)
             spot = course.after(spot, at) or spot

@@ -6,10 +6,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from toril.errors import InvalidOption, preview
+from toril.errors import unknown_cursor
 from toril.model import BEYOND_REPAIR, Checkup, Fault, FaultKind, FileFacts, Finding, ServerFacts, Severity
 
-__all__ = ["ScanOrder", "ScanPosition", "cursor_of", "finding_of", "judged", "unknown"]
+__all__ = ["ScanOrder", "ScanPosition", "cursor_of", "finding_of", "judged"]
 
 _OLDEST: Final = (6, 2)
 _FULL: Final = 0.9  # share of the memory
@@ -270,7 +270,7 @@ class ScanOrder:
             return self._queue(0)
         spot = _read(cursor)
         if spot is None or spot.step not in self._steps_of(spot):
-            raise unknown(cursor)
+            raise unknown_cursor(cursor)
         if spot.queue and spot.queue not in self._queues:
             return self._queue(bisect_right(self._queues, spot.queue))
         return spot
@@ -302,10 +302,6 @@ def cursor_of(spot: ScanPosition | None) -> str | None:
     if spot is None:
         return None
     return base64.urlsafe_b64encode(json.dumps(spot, ensure_ascii=False).encode()).decode().rstrip("=")
-
-
-def unknown(cursor: object) -> InvalidOption:
-    return InvalidOption(f"unknown cursor {preview(cursor)}; pass the cursor of the page before")
 
 
 def _read(cursor: str) -> ScanPosition | None:

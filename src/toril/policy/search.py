@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
-from toril.errors import InvalidOption, preview
+from toril.errors import InvalidOption, preview, unknown_cursor
 from toril.model import Cause, DeadLetterRow, RunStatus, ms_of
 from toril.policy.redaction import masked
 
@@ -253,7 +253,7 @@ def place_of(order: Literal["newest", "oldest"], cursor: str | None) -> tuple[in
     time, separator, identity = cursor.partition(":") if isinstance(cursor, str) else ("", "", "")
     known = separator and time.isdecimal() and time.isascii() and len(time) <= 15 and _is_text(identity)
     if not known:
-        raise InvalidOption(f"unknown cursor {preview(cursor)}; pass the cursor of the page before")
+        raise unknown_cursor(cursor)
     return int(time), identity
 
 

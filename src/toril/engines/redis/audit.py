@@ -5,7 +5,7 @@ from typing import Final
 
 from toril.engines.redis.layout import FLEET
 from toril.engines.redis.runner import ScriptRunner
-from toril.engines.shared import dump, load, place_of
+from toril.engines.shared import audit_place, dump_audit, load_audit
 from toril.model import AUDIT_LENGTH, AuditEntry, Page
 from toril.store.capabilities import AuditStore
 from toril.store.checked import implements
@@ -25,15 +25,15 @@ class RedisAudit:
     async def append(self, entry: AuditEntry, *, now: int | None = None) -> None:
         self._runner.check_open()
         time = self._runner.time_for(now)
-        text = dump(entry if time == "" else replace(entry, at=int(time)))
+        text = dump_audit(entry if time == "" else replace(entry, at=int(time)))
         # If it is sent again after a lost answer, it is stored twice, which does less harm than not at all.
         await self._runner.client.ask("XADD", self._audit, "MAXLEN", "~", AUDIT_LENGTH, "*", _ENTRY, text)
 
     async def page(self, *, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:
         self._runner.check_open()
-        newest = "+" if cursor is None else "({}-{}".format(*place_of(cursor))
+        newest = "+" if cursor is None else "({}-{}".format(*audit_place(cursor))
         rows = await self._runner.client.ask("XREVRANGE", self._audit, newest, "-", "COUNT", limit + 1)
-        entries = [load(fields[1], int(place.partition("-")[0])) for place, fields in rows[:limit]]
+        entries = [load_audit(fields[1], int(place.partition("-")[0])) for place, fields in rows[:limit]]
         return Page(tuple(entries), rows[limit - 1][0] if len(rows) > limit else None)
 
     @property

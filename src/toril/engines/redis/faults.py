@@ -11,9 +11,9 @@ from toril.engines.redis.layout import FIELDS, FLEET, KEYS, NUMBERS, may_be_id
 from toril.engines.redis.options import load_options
 from toril.engines.redis.runner import ScriptRunner
 from toril.engines.redis.scripts import script, scripts
-from toril.errors import EngineUnusable, TorilError
+from toril.errors import EngineUnusable, TorilError, unknown_cursor
 from toril.model import Fault, FaultKind, Page, Recovered, ServerFacts
-from toril.policy.doctor import ScanOrder, ScanPosition, cursor_of, unknown
+from toril.policy.doctor import ScanOrder, ScanPosition, cursor_of
 from toril.runtime.clock import SYSTEM
 from toril.store.capabilities import RepairStore
 from toril.store.checked import implements
@@ -150,7 +150,7 @@ class Walk:
         spot: ScanPosition | None = course.first(cursor)
         while spot is not None:
             if not (spot.at is None or _is_number(spot.at, _LONGEST if spot.step in _LISTS else _SCANNED)):
-                raise unknown(cursor)
+                raise unknown_cursor(cursor)
             found, at = await self._look(spot, frozenset(queues))
             spot = course.after(spot, at)
             yield Page(tuple(found), cursor_of(spot))

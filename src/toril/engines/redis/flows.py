@@ -8,7 +8,7 @@ from toril.engines.redis.exchange import VERDICTS
 from toril.engines.redis.records import dump_nodes, dump_refs, load_names, ref_of
 from toril.engines.redis.runner import ScriptRunner
 from toril.engines.shared import full, refused
-from toril.errors import InvalidOption, TorilError, preview
+from toril.errors import TorilError, unknown_cursor
 from toril.model import (
     BUILDING,
     Added,
@@ -109,7 +109,7 @@ def family_of(prefix: str, row: Sequence[Any] | None) -> ChildCounts:
 def _place(cursor: str | None) -> tuple[int, str]:
     kind, separator, place = (cursor or "1:0").partition(":")
     if not separator or kind not in {"1", "2", "3", "4"} or not place.isdecimal():
-        raise InvalidOption(f"unknown cursor {preview(cursor)}; pass the cursor of the page before")
+        raise unknown_cursor(cursor)
     return int(kind), place
 
 

@@ -20,7 +20,7 @@ from toril.engines.redis.records import (
     worker_of,
 )
 from toril.engines.redis.runner import ScriptRunner
-from toril.errors import InvalidOption, preview
+from toril.errors import InvalidOption, preview, unknown_cursor
 from toril.model import (
     USAGE_SAMPLE,
     AttemptFailure,
@@ -217,7 +217,7 @@ def _number(cursor: object, default: int) -> int:
         return default
     if isinstance(cursor, str) and _NUMBER.match(cursor) and cursor.isascii() and int(cursor) <= _END:
         return int(cursor)
-    raise InvalidOption(f"unknown cursor {preview(cursor)}; pass the cursor of the page before")
+    raise unknown_cursor(cursor)
 
 
 def _after(rows: Sequence[Any]) -> list[Any]:

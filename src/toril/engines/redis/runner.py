@@ -8,13 +8,11 @@ from toril.engines.redis.connection.topology import Topology
 from toril.engines.redis.connection.url import RedisAddress
 from toril.engines.redis.layout import fleet_base, may_be_id, queue_base
 from toril.engines.redis.scripts import Script, script
-from toril.engines.shared import full
+from toril.engines.shared import full, still_moving, still_running, too_late
 from toril.errors import (
-    CallTooLate,
     Closed,
     EngineUnusable,
     TorilError,
-    WrongState,
 )
 from toril.model import Call, Kept, letter_id
 from toril.runtime.clock import SYSTEM, Clock
@@ -105,9 +103,9 @@ def _understood(complaint: ScriptRefusal, queue: str, letters: str) -> TorilErro
         case ["TORILGROUP", most, held, refused, *name]:
             return full(queue, " ".join(name), most=int(most), held=int(held), refused=int(refused))
         case ["TORILLATE", last]:
-            return CallTooLate(f"this call came too late: call {last} of the same sender has already been answered")
+            return too_late(int(last))
         case ["TORILRUNNING", count]:
-            return WrongState(f"queue {queue!r} has {count} running jobs; stop them first, or obliterate it with force")
+            return still_running(queue, int(count))
         case ["TORILTAKEN", *_]:
             return EngineUnusable(
                 f"dead letters cannot be stored, because another program uses the queue {letters!r}; choose another "
@@ -115,7 +113,7 @@ def _understood(complaint: ScriptRefusal, queue: str, letters: str) -> TorilErro
                 "with dead_letter_queue=…"
             )
         case ["TORILMOVING", *_]:
-            return WrongState("an earlier move to another store is not finished; finish it first")
+            return still_moving()
         case ["TORILTYPE", *words]:
             return EngineUnusable(
                 f"{' '.join(words)}: another program uses this prefix; give the App a prefix of its own"

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final, TypeVar
 
-from toril.engines.shared import dump, load, place_of
+from toril.engines.shared import audit_place, dump_audit, load_audit
 from toril.engines.sql.statements import statements
 from toril.engines.sql.transaction import Steps, Transaction
 from toril.model import AUDIT_LENGTH, AuditEntry, Page
@@ -28,16 +28,16 @@ class SqlAudit:
         await self._steps.write(partial(_note, entry=entry), now)
 
     async def page(self, *, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:
-        before = _LAST if cursor is None else place_of(cursor)[0]
+        before = _LAST if cursor is None else audit_place(cursor)[0]
         return await self._steps.read(partial(_notes, before=before, limit=limit))
 
 
 def _note(tx: Transaction, entry: AuditEntry) -> None:
-    tx.run(_SQL["add"], (tx.now, dump(entry)))
+    tx.run(_SQL["add"], (tx.now, dump_audit(entry)))
     tx.run(_SQL["trim"], (AUDIT_LENGTH,))
 
 
 def _notes(tx: Transaction, before: int, limit: int) -> Page[AuditEntry]:
     rows = tx.all(_SQL["page"], (before, limit + 1))
     more = f"{rows[limit - 1][0]}-0" if len(rows) > limit else None
-    return Page(tuple(load(text, at) for _, at, text in rows[:limit]), more)
+    return Page(tuple(load_audit(text, at) for _, at, text in rows[:limit]), more)

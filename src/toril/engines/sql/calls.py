@@ -3,9 +3,9 @@
 import json
 from typing import Any, Final
 
+from toril.engines.shared import too_late
 from toril.engines.sql.statements import statements
 from toril.engines.sql.transaction import Transaction
-from toril.errors import CallTooLate
 from toril.model import Call, ControlResult, Refused, Swept
 from toril.model.states import State
 
@@ -23,7 +23,7 @@ def answered(tx: Transaction, call: Call | None) -> Any:
     if seq < call.seq:
         return None
     if seq > call.seq:
-        raise CallTooLate(f"call {call.seq} of {call.sender} came too late: call {seq} has already been answered")
+        raise too_late(seq)
     return json.loads(answer)
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple, assert_never
 
+from toril.engines.shared import still_running
 from toril.engines.sql.calls import answered, recall_changed, recall_swept, remember, remember_changed, remember_swept
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.groups import admit_more, make_ready
@@ -20,7 +21,6 @@ from toril.engines.sql.schema import (
 )
 from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import QueueRow, Transaction, keys_of, settings_of
-from toril.errors import WrongState
 from toril.model import (
     CANCELLED_KIND,
     Call,
@@ -274,7 +274,7 @@ def obliterate(
     if row is None:
         return remember_swept(tx, call, Swept())
     if row.active and running == "refuse":
-        raise WrongState(f"queue {queue!r} has {row.active} running jobs; stop them first, or obliterate it with force")
+        raise still_running(queue, row.active)
     row.paused = 1
     step = QueueChanges(tx, row)
     ids = []

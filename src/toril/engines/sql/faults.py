@@ -12,8 +12,9 @@ from toril.engines.sql.options import load_options
 from toril.engines.sql.schema import STATE_OF, Place, first_key, job_id
 from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import COUNTERS, Op, QueueRow, Steps, Transaction
+from toril.errors import unknown_cursor
 from toril.model import Fault, FaultKind, FileFacts, Page
-from toril.policy.doctor import ScanOrder, ScanPosition, cursor_of, unknown
+from toril.policy.doctor import ScanOrder, ScanPosition, cursor_of
 from toril.store.capabilities import RepairStore
 from toril.store.checked import implements
 
@@ -227,7 +228,7 @@ class SqlRepairs:
         spot: ScanPosition | None = course.first(cursor)
         while spot is not None:
             if spot.at is not None and not _is_position(spot.step, spot.at):
-                raise unknown(cursor)
+                raise unknown_cursor(cursor)
             left_out = quick and spot.step in _GROWING  # still a step, so that cursors are valid for both kinds of scan
             found, at = ([], None) if left_out else await self._steps.read(partial(_scan, spot=spot))
             spot = course.after(spot, at)

@@ -22,7 +22,7 @@ from toril.engines.sql.schema import (
 )
 from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import QueueRow, Steps, Transaction, exists, keys_of, settings_of
-from toril.errors import InvalidOption, preview
+from toril.errors import InvalidOption, preview, unknown_cursor
 from toril.model import (
     CANCELLED_KIND,
     AttemptFailure,
@@ -500,7 +500,7 @@ def _numbers(cursor: object, count: int) -> tuple[int, ...] | None:
     parts = cursor.split(".") if isinstance(cursor, str) else []
     numbers = tuple(int(part) for part in parts if _NUMBER.match(part))
     if not len(numbers) == len(parts) == count or not all(-_END <= number <= _END for number in numbers):
-        raise InvalidOption(f"unknown cursor {preview(cursor)}; pass the cursor of the page before")
+        raise unknown_cursor(cursor)
     return numbers
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from toril.codec.new_jobs import load_new_job
+from toril.engines.shared import still_moving
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.inspector import StoredJob, StoredRun, run_of
 from toril.engines.sql.metrics import MINUTE, fold_minute
@@ -14,7 +15,6 @@ from toril.engines.sql.schedules import StoredSchedule, drop_run, view_of
 from toril.engines.sql.schema import STATE_OF, Place, due_of, first_key, run_key
 from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import QueueRow, Transaction, exists, keys_of
-from toril.errors import WrongState
 from toril.model import (
     KEEP_ALL,
     LOAD_BYTES,
@@ -457,7 +457,7 @@ def export_batch(
     found = tx.value(_SQL["fact"], (_BATCH,))
     number, old_mark, target, under_way = (0, "", "", 0) if found is None else json.loads(found)
     if under_way and target != to:
-        raise WrongState("an earlier move to another store is not finished; finish it first")
+        raise still_moving()
     if not under_way:
         texts = _EXPORTS[part](tx, queue, to, limit)
         if not texts:
