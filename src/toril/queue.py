@@ -103,7 +103,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-_A_CALL: Final = 100  # jobs that are cancelled in one step
+_A_CALL: Final = 100  # jobs cancelled per step
 
 
 async def meant_name(store: Store, queue: str, name: str) -> str | None:
@@ -124,10 +124,10 @@ async def _handled(store: Store, queue: str) -> frozenset[str] | None:
 
 
 async def _stored_by(sending: Awaitable[list[Job[Any]]]) -> list[Job[Any]]:
-    """The jobs that an add under way has stored."""
+    """The jobs that an add in progress has stored."""
     try:
         return await sending
-    except Exception:  # whoever sent it gets the error
+    except Exception:  # the sender gets the error
         return []
 
 
@@ -287,13 +287,13 @@ class Queue:
                 if sending is not None:
                     made += await sending
                 sending = asyncio.ensure_future(self._add_chunk(chunk))
-                await asyncio.wait([sending], timeout=0)  # so that it is on its way while the next one is made ready
+                await asyncio.wait([sending], timeout=0)  # so that it is sent while the next chunk is prepared
             return made if sending is None else made + await sending
         except asyncio.CancelledError:
             if sending is not None:
                 sending.cancel()
             raise
-        except Exception as error:  # of the store, of an item, or of whatever makes the items
+        except Exception as error:  # from the store, from an item, or from the iterable itself
             if sending is not None:
                 made += await _stored_by(sending)
             if not made:
@@ -344,7 +344,7 @@ class Queue:
         Takes the options of `add` and raises what `Job.result` raises. The result is kept for an hour unless you pass
         `result_ttl`.
         """
-        milliseconds("timeout", timeout)  # an odd one is refused before anything is stored
+        milliseconds("timeout", timeout)  # raises for an invalid one before anything is stored
         options.setdefault("result_ttl", 3600)
         return await (await self.add(job, data, **options)).result(timeout)
 
@@ -422,7 +422,7 @@ class Queue:
             raise UsageError(f"no queue of this app has the handler {preview(handler)}; pass a task of its queue")
         return found
 
-    # looking at it
+    # reading
 
     async def counts(self) -> Counts:
         """Count the jobs in each state, and tell whether the queue is paused."""
@@ -562,7 +562,7 @@ class Queue:
         """The handle on a job of this queue, from its row."""
         return Job(self, row.id, row.name, self.handlers.decode(row.name, row.data), record=row)
 
-    # acting on it
+    # controlling
 
     @property
     def groups(self) -> QueueGroups:
@@ -705,12 +705,12 @@ class Queue:
         return made if all(job.added for job in made) else await self._as_they_stand(made)
 
     async def _as_they_stand(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
-        """The jobs; those that existed already, as the store has them and not as they would have been."""
+        """The jobs; those that existed already as they are in the store."""
         there = [job.id for job in jobs if not job.added]
         try:
             records = dict(zip(there, await self.services.store.jobs(self._name, there), strict=True))
         except EngineUnavailable:
-            return jobs  # the add has happened: what cannot be read now must not make it look as if it had not
+            return jobs  # the add has taken effect; a failed read must not make it look otherwise
         return [self._as_it_stands(job, records.get(job.id)) for job in jobs]
 
     def _as_it_stands(self, job: Job[Any], row: JobRow | None) -> Job[Any]:
@@ -775,13 +775,13 @@ class Queue:
         return Defaults(retry.attempts, self._options_with(retry.backoff.wire()), self.options.strategies)
 
     def _options_with(self, backoff: Backoff) -> JobOptions:
-        """What jobs of this queue get that are retried so."""
+        """The options of this queue's jobs with this retry."""
         queue = self.options
         return JobOptions(backoff=backoff, keep_completed=queue.keep_completed, keep_failed=queue.keep_failed)
 
 
 def added_job(planned: PreparedJob[Any], answer: Added) -> Job[Any]:
-    """The handle on a job that the store has answered for."""
+    """The `Job` that the store has accepted."""
     queue, outcome, name = planned.queue, answer.outcome, planned.job.name
     added = outcome is AddOutcome.ADDED or outcome is AddOutcome.REPLACED
     if added and queue.services.events.wanted("added"):

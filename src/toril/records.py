@@ -115,8 +115,8 @@ class JobRecord:
     deadline: datetime | None
     parent: JobRef | None
     group: str | None
-    unreadable: str | None  # why its options cannot be read; it fails instead of running
-    dead_letter: str | None  # the letter that it is: it failed for good, and is in its queue no more
+    unreadable: str | None  # why its options cannot be read: it fails instead of running
+    dead_letter: str | None  # its dead letter's id: it failed for good, and is no longer in its queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,9 +366,9 @@ class CancelCounts:
 
 
 def as_record(kind: type[R], row: object, options: JobOptions | None = None, **made: Any) -> R:
-    """A record for programs, made from a row of the store. Fields of `kind` that are datetimes or durations are
-    milliseconds in the row; `made` are the fields that the row does not have in that form. The `options` of a job are
-    read as well."""
+    """A record for programs, from a row of the store. Fields of `kind` that are datetimes or durations are milliseconds
+    in the row; `made` has the fields that the row does not have in that form. The `options` of a job are converted as
+    well."""
     read = {
         name: reader(getattr(row if options is None or name not in _OPTIONS else options, name))
         for name, reader in _readers(cast("Any", kind))
@@ -435,7 +435,7 @@ def _readers(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
 
 
 def _reader(hint: Any) -> Callable[[Any], Any]:
-    """How a field of this type is read from a row."""
+    """How to convert a field of this type."""
     kinds = {hint, *get_args(hint)}
     if datetime in kinds:
         return moment

@@ -82,7 +82,7 @@ class ErrorTable:
         return bool(self.on or self.give_up_on)
 
 
-# Facts about libraries, none of which is imported for this.
+# Names of libraries' errors, so that nothing has to be imported.
 _TRANSIENT: Final = frozenset({
     "builtins.ConnectionError", "builtins.TimeoutError", "builtins.BlockingIOError", "socket.gaierror",
     "http.client.RemoteDisconnected", "http.client.IncompleteRead",
@@ -114,7 +114,7 @@ _SAYS_SO: Final[tuple[tuple[type[BaseException], Nature], ...]] = (
 
 
 def nature_of(error: BaseException, table: ErrorTable = DEFAULTS) -> Nature:
-    """Decides by what the error itself says, then by the table, then by what is known of libraries. If several classes
+    """Decide by what the error itself says, then by the table, then by what is known of libraries. If several classes
     of a table apply, the most specific one decides."""
     for kind, nature in _SAYS_SO:
         if isinstance(error, kind):
@@ -135,8 +135,8 @@ def _nearest(names: Sequence[str], transient: Container[str], permanent: Contain
 
 
 def lineage(error: BaseException) -> tuple[str, ...]:
-    """The full names of an error's class and its base classes, its own first. An error that stands for one of another
-    process has the names of that one."""
+    """The full names of an error's class and its base classes, its own first. An error that was raised in another
+    process has the names of the original."""
     stored = getattr(error, "lineage", None)
     if isinstance(stored, tuple):
         return stored
@@ -162,7 +162,7 @@ def _name(kind: type) -> str:
 
 
 DECORRELATED: Final = "toril:decorrelated"  # the strategy's name on the wire
-JITTER_CAP: Final = 30.0  # seconds, where jitter is asked for without a cap
+JITTER_CAP: Final = 30.0  # seconds, if there is jitter without a cap
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +285,7 @@ class Retry:
         return ErrorTable(names_of("on", self.on), names_of("give_up_on", self.give_up_on))
 
     def wire(self) -> Backoff:
-        """What a job carries that was added with this `Retry`."""
+        """What a job that was added with this `Retry` carries."""
         table = self.table
         return replace(self.backoff.wire(), on=table.on, give_up_on=table.give_up_on)
 
@@ -296,7 +296,7 @@ def delay_before_retry(backoff: Backoff | None, *, failures: int, previous: int,
         return 0
     if backoff.strategy == DECORRELATED:
         return _decorrelated(backoff, previous if failures > 1 else backoff.delay, chance)
-    doublings = 0 if backoff.kind == "fixed" else min(failures - 1, 40)  # 2^40 ms is beyond the longest delay
+    doublings = 0 if backoff.kind == "fixed" else min(failures - 1, 40)  # 2^40 ms exceeds the longest delay
     delay = backoff.delay << doublings
     delay = min(delay, MAX_DELAY if backoff.cap is None else backoff.cap)
     return round(delay * (1 - backoff.jitter * chance))
@@ -324,8 +324,8 @@ def judge(
         case Resting(rested=Rested() as rested):
             return rested
         case RateLimited():
-            return Released()  # the queue is held meanwhile
-        case JobCancelled(job_id=None):  # else it is another job that was cancelled, while this one waited for it
+            return Released()  # the queue is on hold meanwhile
+        case JobCancelled(job_id=None):  # otherwise this job waited for another one that was cancelled
             return Cancelled(error.reason)
         case _ if nature_of(error, own_table(job) or table) is Nature.PERMANENT:
             return Failed(failure)
@@ -334,7 +334,7 @@ def judge(
 
 
 def own_table(job: Claimed) -> ErrorTable:
-    """What the job's own options say of errors."""
+    """The table of errors in the job's own options."""
     backoff = job.options.backoff
     return DEFAULTS if backoff is None else ErrorTable(backoff.on, backoff.give_up_on)
 
@@ -350,7 +350,7 @@ def _retried(error: BaseException, failure: Failure, job: Claimed, chance: float
     return Retried(failure, delay)
 
 
-# From how many attempts have failed, with what error, and the job, to the seconds until the next attempt.
+# (failed attempts, error, job) -> seconds until the next attempt.
 BackoffStrategy: TypeAlias = Callable[[int, BaseException, Any], Duration]
 
 _LONGEST: Final = 30.0
@@ -375,7 +375,7 @@ BUILT_IN: Final[dict[str, BackoffStrategy]] = {"respect-retry-after": respect_re
 
 
 def check_strategy(name: object, fn: object) -> None:
-    """Refuse a strategy without a usable name or function."""
+    """Raise for a strategy without a usable name or function."""
     if not isinstance(name, str) or not 1 <= len(name) <= 64 or not name.isprintable() or name.startswith("toril:"):
         raise InvalidOption(f"a strategy's name must have 1 to 64 printable characters; got {preview(name)}")
     if not callable(fn):
@@ -383,7 +383,7 @@ def check_strategy(name: object, fn: object) -> None:
 
 
 def check_known(backoff: Backoff, strategies: Container[str]) -> Backoff:
-    """Refuse a strategy that the app does not declare, while the caller can still correct it."""
+    """Raise for a strategy that the app does not declare, while the caller can still correct it."""
     name = backoff.strategy
     if name is not None and name != DECORRELATED and name not in strategies:
         raise InvalidOption(

@@ -1,4 +1,4 @@
-"""Describes in plain words when a schedule runs. What cannot be said plainly is not said."""
+"""Describes in plain words when a schedule runs. Schedules that have no plain description get none."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _MONTHS: Final = (
     "December",
 )  # fmt: skip
 _UNITS: Final = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1000, "second"), (1, "millisecond"))
-_MOST: Final = 6  # times, or days, that are listed one by one
+_MOST: Final = 6  # times or days to list one by one
 _PART: Final = re.compile(r"(\*|\d+(?:-\d+)?)(?:/(\d+))?\Z")
 
 
@@ -29,20 +29,20 @@ class _Field:
 
 
 def in_words(schedule: Schedule) -> str | None:
-    """`Every day at 02:00`, without the zone; None where an expression has no plain words."""
+    """Describe a schedule, as in `Every day at 02:00`, without the zone; None if there are no plain words for it."""
     if schedule.every is not None:
         return every_in_words(schedule.every)
     return cron_in_words(schedule.cron or "")
 
 
 def every_in_words(ms: int) -> str:
-    """`Every 5 minutes`, `Every hour`, `Every 90 seconds`."""
+    """Describe an interval: `Every 5 minutes`, `Every hour`, `Every 90 seconds`."""
     size, unit = next((size, unit) for size, unit in _UNITS if ms % size == 0)
     return f"Every {unit}" if ms == size else f"Every {ms // size:,} {unit}s"
 
 
 def cron_in_words(expression: str) -> str | None:
-    """`Monday to Friday at 10:00`; None for what has no plain words."""
+    """Describe an expression, as in `Monday to Friday at 10:00`; None if there are no plain words for it."""
     parts = expression.upper().split()
     if len(parts) not in (5, 6):
         return None
@@ -62,7 +62,7 @@ def _every(when: str) -> str:
 
 
 def _often(second: str, minute: str, hour: str) -> str | None:
-    """What recurs several times an hour, or every hour."""
+    """Describe what recurs several times an hour, or every hour."""
     seconds, minutes, hours = _field(second, 0, 59), _field(minute, 0, 59), _field(hour, 0, 23)
     if seconds is None or minutes is None or hours is None:
         return None
@@ -101,7 +101,7 @@ def _within(hours: _Field) -> str | None:
 
 
 def _stepping(field: _Field, unit: str, of: int) -> str | None:
-    """A step that does not divide its range evenly has no plain words."""
+    """Describe a step. One that does not divide its range evenly has no plain words."""
     if field.step == 1:
         return f"Every {unit}"
     return f"Every {field.step} {unit}s" if of % field.step == 0 else None
@@ -112,7 +112,7 @@ def _plus(text: str | None, more: str) -> str | None:
 
 
 def _times(second: str, minute: str, hour: str) -> str | None:
-    """`02:00 and 14:00`."""
+    """List times: `02:00 and 14:00`."""
     fields = [_field(hour, 0, 23), _field(minute, 0, 59), _field(second, 0, 59)]
     found = [field.values for field in fields if field is not None]
     if len(found) < 3 or any(field is None or field.kind in ("all", "step") for field in fields):
@@ -125,7 +125,7 @@ def _times(second: str, minute: str, hour: str) -> str | None:
 
 
 def _days(day: str, month: str, weekday: str) -> str | None:
-    """On which days: empty for all of them, None without plain words."""
+    """Describe the days: empty for all, None without plain words."""
     days, months = _field(day, 1, 31), _field(_named(month, _MONTHS, 1), 1, 12)
     weekdays = _field(_named(weekday, _DAYS, 0), 0, 7)
     of = _of_months(months)
@@ -158,7 +158,7 @@ def _weekdays(field: _Field) -> str | None:
 
 
 def _field(text: str, low: int, high: int) -> _Field | None:
-    """What a field means; None if it is of a kind that has no plain words."""
+    """Parse a field; None if there are no plain words for its kind."""
     values: list[int] = []
     parts = text.split(",")
     for part in parts:
@@ -180,7 +180,7 @@ def _field(text: str, low: int, high: int) -> _Field | None:
 
 
 def _named(text: str, names: Sequence[str], first: int) -> str:
-    """Names such as MON and JAN as their numbers."""
+    """Replace names such as MON and JAN by their numbers."""
     for number, name in enumerate(names, first):
         text = text.replace(name[:3].upper(), str(number))
     return text

@@ -18,7 +18,7 @@ __all__ = ["RunDecision", "after", "check_cron", "decide_run", "first", "followi
 
 
 def check_cron(expression: object, tz: object) -> str:
-    """The expression in its plain form. Refuses one that never matches."""
+    """The expression in its plain form. Raises for one that never matches."""
     if not isinstance(expression, str):
         raise InvalidOption(f"cron must be a string of five or six fields, not {preview(expression)}")
     text = " ".join(expression.split())
@@ -50,7 +50,7 @@ def _zone(name: object) -> tzinfo:
         raise InvalidOption(f"tz must be the name of a time zone such as Europe/Berlin, not {preview(name)}") from None
 
 
-_LATE: Final = 60_000  # ms after which a run counts as missed; half the interval, where that is shorter
+_LATE: Final = 60_000  # ms after which a run counts as missed, or half the interval if that is shorter
 
 
 class RunDecision(StrEnum):
@@ -63,7 +63,7 @@ class RunDecision(StrEnum):
 
 
 def shift(schedule: Schedule) -> int:
-    """By how many ms jitter shifts the schedule: from 0 to below its jitter, always the same."""
+    """By how many ms jitter shifts the schedule: at least 0 and less than its jitter, always the same."""
     if not schedule.jitter:
         return 0
     digest = hashlib.sha256(schedule.id.encode()).digest()
@@ -71,7 +71,7 @@ def shift(schedule: Schedule) -> int:
 
 
 def first(schedule: Schedule, now: int) -> int | None:
-    """The first run of a schedule that is new at `now`; None if it ends before."""
+    """The first run of a schedule created at `now`; None if it ends before."""
     begin = now if schedule.start is None else max(schedule.start, now)
     if schedule.every is None:
         return _before_end(schedule, _cron(schedule, begin - shift(schedule) - 1))
@@ -81,7 +81,7 @@ def first(schedule: Schedule, now: int) -> int | None:
 
 
 def following(schedule: Schedule, slot: int, now: int, count: int = 0) -> int | None:
-    """The run after the one at `slot`, if `count` have been made; None if there is none. Times that have passed by
+    """The run after the one at `slot`, if `count` have been created; None if there is none. Times that have passed by
     `now` are left out, except with `catch_up="all"`, which goes back as far as its window."""
     if schedule.limit is not None and count >= schedule.limit:
         return None
@@ -111,7 +111,7 @@ def decide_run(view: ScheduleRow, now: int) -> RunDecision:
 
 
 def _nominal(schedule: Schedule, slot: int) -> int:
-    """The time of the expression to which a run belongs. Runs that another library has made know no jitter."""
+    """The time of the expression to which a run belongs. Runs that another library created have no jitter."""
     nominal = slot - shift(schedule)
     return nominal if after(schedule.cron or "", schedule.tz, nominal - 1) == nominal else slot
 

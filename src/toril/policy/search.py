@@ -23,7 +23,7 @@ __all__ = [
 
 EndingName: TypeAlias = Literal["completed", "failed", "cancelled"]
 
-_LONGEST: Final = 200  # characters of what is looked for
+_LONGEST: Final = 200  # characters of a search term
 _MISSING: Final = object()
 
 
@@ -54,7 +54,7 @@ class PayloadKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searchable:
-    """The fields of a job or a run that a filter looks at, as they are shown, so that nothing hidden can be found."""
+    """The fields of a job or a run that a filter examines, as they are shown, so that nothing hidden can be found."""
 
     id: str
     name: str
@@ -146,7 +146,7 @@ def at_path(data: Any, path: str, missing: object = _MISSING) -> Any:
 
 
 def _same(found: Any, value: Any) -> bool:
-    """Whether two values are equal and of one type; in Python, 1 == True."""
+    """Whether two values are equal and have the same type; in Python, 1 == True."""
     return bool(found == value) and isinstance(found, bool) == isinstance(value, bool)
 
 
@@ -186,7 +186,7 @@ class DeadLetterFilter:
             text = getattr(self, name)
             if text is not None and not isinstance(text, str):
                 raise InvalidOption(f"{name} must be a string, not {preview(text)}")
-        JobFilter(key=self.key, text=self.text, group=self.group, subject=self.subject)  # which says what is wrong
+        JobFilter(key=self.key, text=self.text, group=self.group, subject=self.subject)  # validates the fields
 
     def matches(
         self,

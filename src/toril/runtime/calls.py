@@ -23,7 +23,7 @@ class RunBlocking(Protocol):
 
 
 class Caller:
-    """Sends calls for one process. Each call under way has a lane, and a lane has one call at a time."""
+    """Sends calls for one process. Each call in flight has a lane, and a lane has one call at a time."""
 
     def __init__(self, name: str, clock: Clock, *, patience: float = 5.0) -> None:
         self._base = self._name = name
@@ -34,8 +34,8 @@ class Caller:
         self._process = os.getpid()
 
     async def send(self, make: Callable[[Call], Awaitable[T]]) -> T:
-        """The answer to the call that `make` makes; the same call again while the store does not answer, up to the
-        caller's patience. A store that says no is not asked twice."""
+        """The answer to the call that `make` creates. The same call is repeated while the store does not answer, as
+        long as the caller's patience lasts. A refusal is final."""
         if self._process != os.getpid():
             self._rename()
         lane = self._free.pop() if self._free else self._new_lane()
@@ -57,7 +57,7 @@ class Caller:
             self._free.append(lane)
 
     def _rename(self) -> None:
-        """This is a fork: under the parent's name, its own calls would be taken for the parent's, sent again."""
+        """This process is a fork: with the parent's name, its calls would look like repeated calls of the parent."""
         self._process = os.getpid()
         self._name = f"{self._base}~{self._clock.unique()[:8]}"
         self._free = []

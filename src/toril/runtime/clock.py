@@ -20,7 +20,7 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """Where the rest of Toril gets its time, its waiting and its randomness."""
+    """Provides time, waiting and randomness to the rest of Toril."""
 
     def now(self) -> int:
         """Wall-clock milliseconds: for what people see and what the store compares."""
@@ -29,19 +29,19 @@ class Clock(Protocol):
         """Seconds that never run backwards: for intervals and deadlines within a process."""
 
     async def sleep(self, seconds: float) -> None:
-        """Rest without blocking the event loop."""
+        """Wait without blocking the event loop."""
 
     def pause(self, seconds: float) -> None:
-        """Rest in a thread of our own; never on an event loop."""
+        """Wait in a thread of our own, never on an event loop."""
 
     def later(self, seconds: float, callback: Callable[[], object]) -> "Timer":
-        """Call back on the running loop when that much time has passed, unless the timer is cancelled."""
+        """Call back on the running loop after this time, unless the timer is cancelled."""
 
     def random(self) -> float:
         """A number in [0, 1)."""
 
     def unique(self) -> str:
-        """A name that no other process will ever draw."""
+        """A name that no other process will ever get."""
 
 
 class SystemClock:
@@ -77,12 +77,12 @@ SYSTEM = SystemClock()
 
 @coroutine
 def yield_to_ready() -> Generator[None, None, None]:
-    """Let all that is ready now go first."""
+    """Let everything that is ready run first."""
     yield
 
 
 def plain_asyncio() -> bool:
-    """Whether to keep to asyncio's own futures and timers. `TORIL_PLAIN_ASYNCIO` says so (`0`: no); else a Python does
-    on which ours have not been tested."""
+    """Whether to use asyncio's own futures and timers: if `TORIL_PLAIN_ASYNCIO` says so (`0`: no), or on a Python on
+    which ours have not been tested."""
     given = os.environ.get("TORIL_PLAIN_ASYNCIO")
     return given != "0" if given else sys.implementation.name != "cpython" or sys.version_info >= (3, 15)

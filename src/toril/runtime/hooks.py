@@ -33,7 +33,7 @@ Middleware: TypeAlias = Callable[[Any, Next], Awaitable[Any]]
 
 
 def compose(middleware: Sequence[Middleware], innermost: Next) -> Next:
-    """The first one declared is the outermost."""
+    """Nest middleware; the one declared first is the outermost."""
     call = innermost
     for each in reversed(middleware):
         call = partial(_around, each, call)
@@ -47,17 +47,17 @@ async def _around(middleware: Middleware, call: Next, ctx: Any) -> Any:
 F = TypeVar("F", bound=Callable[..., Any])
 
 Hook: TypeAlias = Callable[[], Any]
-# Asked when a burst has nothing left to do, with when there will be more, by the monotonic clock: whether to go on.
+# Called when a burst has nothing left to do, with the monotonic time of the next job: whether to continue.
 Spent: TypeAlias = Callable[[float | None], Awaitable[bool]]
 
-GRACE: Final = 10.0  # seconds that running jobs are given when a worker stops
-HANG_TIMEOUT: Final = 300.0  # seconds that an event loop may stand still before its jobs are given to others
+GRACE: Final = 10.0  # seconds that running jobs get when a worker stops
+HANG_TIMEOUT: Final = 300.0  # seconds that an event loop may be blocked before other workers get its jobs
 
 
 @dataclass(frozen=True, slots=True)
 class Poller:
-    """What runs beside the workers. Where `lease` is given, it runs in one process of the fleet, which leads for so
-    many seconds at a time."""
+    """A function that runs beside the workers. With a `lease`, it runs in one process of the fleet, which leads for
+    that many seconds at a time."""
 
     name: str
     fn: Callable[[], Awaitable[Any]]
@@ -77,13 +77,13 @@ class Hooks:
 
 
 def worker_name(clock: Clock) -> str:
-    """Unique and readable: the host, the process, and a few letters more."""
+    """A unique and readable name: the host, the process, and a few random letters."""
     host = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in socket.gethostname())[:60]
     return f"worker-{host}-{os.getpid()}-{clock.unique()[:6]}"
 
 
 def app_name(module: str) -> str:
-    """What an app is called that was made in this module; in a script, what the script is called."""
+    """The name of an app created in this module; in a script, the name of the script."""
     if module != "__main__":
         return module
     main = sys.modules[module]
@@ -94,14 +94,14 @@ def app_name(module: str) -> str:
 
 
 def function(what: str, fn: F) -> F:
-    """The function that was declared as a hook; anything else is refused."""
+    """The function that was declared as a hook; raises for anything else."""
     if callable(fn):
         return fn
     raise TypeError(f"{what} must be a function, not {preview(fn)}")
 
 
 async def last(hook: Hook) -> None:
-    """Call a hook of the shutdown. One that fails keeps no other from running."""
+    """Call a hook of the shutdown. If it fails, the others still run."""
     try:
         answer = hook()
         if isinstance(answer, Awaitable):

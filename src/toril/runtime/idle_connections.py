@@ -6,22 +6,22 @@ __all__ = ["IdleConnections"]
 
 
 class IdleConnection(Protocol):
-    """What can be cut off."""
+    """A connection that can be closed."""
 
     def abort(self) -> None: ...
 
 
 class IdleConnections:
-    """All of one server's. Where there are too many, one of the address that has the most of them is cut off: the one
-    that has been silent for longest. A new connection is therefore always heard, if it soon says something."""
+    """The idle connections of one server. If there are too many, the address that has the most loses the one that has
+    been silent longest. So a new connection is always served if it soon sends something."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._count = 0
-        self._by_address: dict[str, dict[IdleConnection, None]] = {}  # the longest silent first
+        self._by_address: dict[str, dict[IdleConnection, None]] = {}  # longest silent first
 
     def add(self, connection: IdleConnection, address: str) -> None:
-        """It is silent from now on."""
+        """The connection is silent from now on."""
         self.discard(connection, address)
         self._by_address.setdefault(address, {})[connection] = None
         self._count += 1
@@ -32,7 +32,7 @@ class IdleConnections:
             longest.abort()
 
     def discard(self, connection: IdleConnection, address: str) -> None:
-        """It has sent a request, or is gone."""
+        """The connection has sent a request, or is gone."""
         silent = self._by_address.get(address, {})
         if connection in silent:
             del silent[connection]

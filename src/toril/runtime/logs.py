@@ -14,18 +14,18 @@ from toril.runtime.clock import SYSTEM
 __all__ = ["Contact", "JobFields", "LineWriter", "Outages", "current", "outages", "output", "watch"]
 
 log: Final = logging.getLogger("toril")
-log.addHandler(logging.NullHandler())  # else Python prints warnings itself where nobody has configured logging
+log.addHandler(logging.NullHandler())  # otherwise Python prints warnings itself if logging is not configured
 
-_TELL: Final = 10.0  # seconds between two lines about a store that is away
-_TIMES: Final = ("duration", "delay")  # a record has them as whole milliseconds
-_LONGEST: Final = 500  # characters of a job's id or name in a line; a record has all of them
+_TELL: Final = 10.0  # seconds between two lines about an unavailable store
+_TIMES: Final = ("duration", "delay")  # whole milliseconds in a record
+_LONGEST: Final = 500  # characters of a job's id or name in a line; a record has all
 
 # (queue, job id, job name, attempt) of the attempt that runs in this context.
 current: Final[ContextVar[tuple[str, str, str, int] | None]] = ContextVar("toril_job", default=None)
 
 
 class JobFields(logging.Filter):
-    """Gives every record the fields `queue`, `job_id`, `job_name` and `attempt` of the job that it was written in."""
+    """Gives every record the fields `queue`, `job_id`, `job_name` and `attempt` of the job in which it was logged."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         running = current.get()
@@ -40,15 +40,15 @@ class LineWriter(Protocol):
     """A log handler that can write Toril's lines without a record for each."""
 
     def take(self, level: int, text: str) -> bool:
-        """Take a line, to be written at the end of this turn of the loop. False where a record is needed."""
+        """Take a line, to be written at the end of this turn of the loop. False if a record is needed."""
 
     def unwritten(self) -> list[str]:
-        """The lines that have been taken only."""
+        """The lines that were taken but not yet written."""
 
 
 @dataclass(slots=True)
 class _Output:
-    """What writes this process's log, if that is a `LineWriter`."""
+    """What writes this process's log, if it is a `LineWriter`."""
 
     writer: LineWriter | None = None
 
@@ -61,7 +61,7 @@ def _completed(event: JobEvent) -> str:
 
 
 def _failed(event: JobEvent) -> str:
-    if event.max_attempts is None:  # it was never started
+    if event.max_attempts is None:  # it never started
         return "job failed"
     exhausted = event.attempt >= event.max_attempts
     return f"{_failure(event)}, {'exhausted retries' if exhausted else 'will not be retried'}"
@@ -83,7 +83,7 @@ def _stalled_out(event: JobEvent) -> str | None:
     return "job failed: its worker was lost too often" if event.error == STALLED_OUT else None
 
 
-# The level, and the words: a text, or what makes one of the event, and None where there is nothing to say.
+# The level and the text, or a function that makes the text from the event; None for no line.
 _Line: TypeAlias = tuple[int, str | Callable[[Any], str | None]]
 _LINES: Final[dict[EventName, _Line]] = {
     "added": (logging.DEBUG, "job added"),
@@ -116,13 +116,13 @@ _STALLED_OUT: Final[_Line] = (logging.ERROR, _stalled_out)
 
 
 class Outages:
-    """A store that is away is reported once in ten seconds, however many notice it, and however often; and once when it
-    answers again."""
+    """Reports a store that is away once in ten seconds, however many callers notice it, and once when it answers
+    again."""
 
     def __init__(self) -> None:
-        self.pass_on: Callable[[str | None], None] | None = None  # to the supervisor, which hears from all its children
+        self.pass_on: Callable[[str | None], None] | None = None  # to the supervisor, which collects from all its children
         self._reported_at: float | None = None
-        self._since: float | None = None  # when the outage that is not over was first reported
+        self._since: float | None = None  # when the current outage was first reported
 
     def tell(self, text: str) -> None:
         now = SYSTEM.monotonic()
@@ -136,7 +136,7 @@ class Outages:
             log.error("the store does not answer: %s", text)
 
     def over(self) -> None:
-        """The store has answered one of those who missed it."""
+        """The store has answered a caller again."""
         if self._since is None:
             return
         seconds, self._since = SYSTEM.monotonic() - self._since, None
@@ -150,8 +150,8 @@ outages: Final = Outages()
 
 
 class Contact:
-    """Whether the store answers one of those who ask it things. Each has its own: a process can have several stores,
-    and what one of them answers does not end the outage of another."""
+    """Whether the store answers one caller. Each caller has its own: a process can have several stores, and an answer
+    from one of them does not end the outage of another."""
 
     __slots__ = ("_lost",)
 
@@ -170,8 +170,8 @@ class Contact:
 
 
 def watch(events: Events, levels: Mapping[str, int] = MappingProxyType({})) -> None:
-    """Have the log written from the events. Queues that have a level of their own go by it, whatever the logger's is.
-    Lines that no level lets through are not even listened for."""
+    """Write the log from the events. Queues with a level of their own use that, whatever the logger's is. Events that
+    no level would log are not listened to."""
     for name, (level, message) in (*_LINES.items(), ("stalled", _STALLED_OUT)):
         if log.isEnabledFor(level) or any(level >= own for own in levels.values()):
             events.on(name, _line(level, message, levels))
@@ -199,7 +199,7 @@ def _line(level: int, message: str | Callable[[Any], str | None], levels: Mappin
 
 
 def _job_line(words: str, event: JobEvent) -> str:
-    """Written out, for it is made for every job."""
+    """Written out by hand, because it runs for every job."""
     line = (
         f"{words} queue={_word(event.queue)} job_id={_given(event.job_id)}"
         f"{f' job_name={_name(event.job_name)}' if event.job_name else ''} attempt={event.attempt}"
@@ -227,18 +227,18 @@ def _worker_line(words: str, event: WorkerEvent) -> str:
 
 
 def _is_wanted(level: int, own: int | None) -> bool:
-    """Whether a line of this level is written, for a queue with this level of its own."""
+    """Whether a line of this level is written for a queue with this level of its own."""
     return log.isEnabledFor(level) if own is None else level >= own and log.manager.disable < level
 
 
 def _word(text: str) -> str:
-    """A value on one line: an error's text cannot forge a second one."""
+    """A value on one line, so that the text of an error cannot forge another line."""
     return text if text.isprintable() and " " not in text else ascii(text)
 
 
 def _given(text: str) -> str:
-    """The same for what another program may have made as long as it likes."""
+    """The same for values of unlimited length from other programs."""
     return _word(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
 
 
-_name: Final = lru_cache(1000)(_given)  # there are few, and each comes again and again
+_name: Final = lru_cache(1000)(_given)  # there are few, and they recur

@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 
 class Portal:
-    """One thread, one loop, and the store as it is used from there. It starts with its first use, and ends with
-    `close` or with the program; `leave` is how it then lets go of the store."""
+    """A thread with an event loop, and the store as used from there. It starts on first use, and ends with `close` or
+    with the program; `leave` is then called to release the store."""
 
     def __init__(
         self, store: Store, leave: Callable[[], Coroutine[Any, Any, None]], caller: Caller, events: Events
@@ -44,14 +44,14 @@ class Portal:
 
     @property
     def open(self) -> bool:
-        """Whether it can still be used, here: a forked child has no thread of its parent's."""
+        """Whether it can still be used here: a forked child does not have its parent's threads."""
         return self.pid == os.getpid() and not self._loop.is_closed()
 
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
         return await self._caller.send(make)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's answer. Refused where it would block an event loop."""
+        """The coroutine's result. Raises if this would block an event loop."""
         refuse_in_a_loop(coroutine)
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
