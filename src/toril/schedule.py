@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 Overlapping: TypeAlias = Literal["allow", "skip", "queue_one"]
 CatchingUp: TypeAlias = Literal["none", "one", "all"]
-_TRIES = 32  # slots that may be taken, and times that others may come first
+_TRIES = 32  # how many slots may be taken, and how often other callers may come first
 
 
 class Timing(AddOptions, total=False):
@@ -66,7 +66,7 @@ _NOT_FOR_RUNS = ("delay", "at", "job_id", "lifo", "dedup", "once", "for_")
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A schedule in an app's code. Its handler is looked up when the app boots, since it may be declared later."""
+    """A schedule in an app's code. Its handler is looked up when the app boots, because it may be declared later."""
 
     queue: "Queue"
     id: str
@@ -95,14 +95,14 @@ def declare(queue: "Queue", identity: str, job: Any, data: Any, options: Timing)
 
 
 async def boot(schedules: ScheduleStore, queues: "Iterable[Queue]", worked: "Sequence[Queue]", *, owner: str) -> None:
-    """Bring the schedules in the store in line with the code, for the queues worked here: those that this app declares
-    are there, those that it no longer declares are gone. Those of other apps are left alone. All declarations are
+    """Bring the schedules in the store in line with the code, for the queues served here: create those that this app
+    declares, and remove those that it no longer declares. Other apps' schedules are left alone. All declarations are
     checked."""
     wanted = {queue.name: [each.made(owner) for each in queue.declared.values()] for queue in queues}
     for queue in worked:
         if not queue.handlers.names:
             continue
-        # One whose handler does not run here stays if it is there: elsewhere it may run.
+        # A schedule whose handler does not run here is kept if it exists: it may run elsewhere.
         for removed in await schedules.sync(queue.name, owner, list(queue.declared)):
             log.info("removed schedule %s of queue %s: app %s no longer declares it", removed, queue.name, owner)
         for made in wanted[queue.name]:
@@ -111,8 +111,8 @@ async def boot(schedules: ScheduleStore, queues: "Iterable[Queue]", worked: "Seq
 
 
 async def establish(schedules: ScheduleStore, queue: str, schedule: Schedule) -> bool:
-    """Make the store keep this schedule; False if it does already. A running job, and times that have not changed, are
-    left alone."""
+    """Store this schedule; False if it is stored already. A running job, and timing that has not changed, are left
+    alone."""
     taken: int | None = None
     for _ in range(_TRIES):
         look = await schedules.get(queue, schedule.id)
@@ -140,7 +140,7 @@ async def establish(schedules: ScheduleStore, queue: str, schedule: Schedule) ->
 
 
 def _tell_new_owner(queue: str, before: str | None, schedule: Schedule) -> None:
-    """Warn if the schedule changes its owner: two apps that declare it would change it at each other's boot."""
+    """Warn if the schedule changes its owner: two apps that declare it would change it at each boot."""
     if before is not None and schedule.owner is not None and before != schedule.owner:
         log.warning(
             "schedule %s of queue %s was declared by app %s and is now declared by app %s; "
@@ -160,7 +160,7 @@ async def move_on(
     started: str | None = None,
     by: Callable[..., Awaitable[Moved]] | None = None,
 ) -> Moved:
-    """Go on from the current run to the next one that is due."""
+    """Advance from the current run to the next one that is due."""
     slot = view.slot
     for _ in range(_TRIES):
         to = following(view.schedule, slot, now, view.count)
@@ -199,7 +199,7 @@ class QueueSchedules:
         return self._read(await self.row(schedule_id))
 
     async def row(self, schedule_id: str) -> ScheduleRow:
-        """The same as the store has it, in milliseconds; for Toril's own pages and commands."""
+        """The same as the store returns it, in milliseconds; for Toril's own pages and commands."""
         found = (await self._queue.store.schedules.get(self._queue.name, schedule_id)).view
         if found is None:
             raise NotFound(f"there is no schedule {preview(schedule_id)} in queue {self._queue.name!r}")
@@ -285,7 +285,7 @@ def _timing(identity: str, job: NewJob, options: Timing, owner: str | None = Non
 
 
 def _check_jitter(schedule: Schedule) -> None:
-    """Refuse jitter that reaches the next time, so that runs could overtake each other."""
+    """Raise for jitter that reaches the next time, so that runs could overtake each other."""
     if not schedule.jitter:
         return
     plain = Schedule(id=schedule.id, job=schedule.job, every=schedule.every, cron=schedule.cron, tz=schedule.tz)

@@ -120,7 +120,7 @@ class Outages:
     again."""
 
     def __init__(self) -> None:
-        self.pass_on: Callable[[str | None], None] | None = None  # to the supervisor, which collects from all its children
+        self.pass_on: Callable[[str | None], None] | None = None  # to the supervisor of all children
         self._reported_at: float | None = None
         self._since: float | None = None  # when the current outage was first reported
 

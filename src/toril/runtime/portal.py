@@ -89,7 +89,7 @@ class Portal:
 
 
 async def _cancel_the_rest() -> None:
-    """Calls of other threads that still wait: nobody would answer them any more."""
+    """Cancel calls of other threads that are still waiting: nobody would answer them."""
     rest = asyncio.all_tasks() - {asyncio.current_task()}
     for task in rest:
         task.cancel()
@@ -97,7 +97,7 @@ async def _cancel_the_rest() -> None:
 
 
 def refuse_in_a_loop(coroutine: Coroutine[Any, Any, Any]) -> None:
-    """An error where an event loop is running, which a blocking call would hold up."""
+    """Raise if an event loop is running, which a blocking call would hold up."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -18,8 +18,8 @@ from toril.runtime.logs import log
 __all__ = ["Part", "Redact", "Redaction", "RedactionContext"]
 
 Part: TypeAlias = Literal["data", "result", "error", "traceback", "progress", "metadata", "log"]
-_TEXTS: Final = frozenset({"error", "traceback", "log", "result"})  # parts in whose text a secret may stand
-VARIABLE: Final = "TORIL_REDACT"  # MODULE:FUNCTION, for processes that have no code of the app's
+_TEXTS: Final = frozenset({"error", "traceback", "log", "result"})  # parts whose text may contain a secret
+VARIABLE: Final = "TORIL_REDACT"  # MODULE:FUNCTION, for processes that do not load the app's code
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ Redact: TypeAlias = Callable[[Any, RedactionContext], Any]
 
 
 class Redaction:
-    """A function `(value, sight)` between what is stored and whoever looks: it gives the value as it may be seen. It
-    gets a copy. Where none is given, `$TORIL_REDACT` may name one; where that cannot be had, or it fails, nothing is
-    shown. With `secrets` set to `mask`, what is named or looks like a secret is masked after that."""
+    """A function `(value, context)` that returns a value as people may see it; it gets a copy. Without one,
+    `$TORIL_REDACT` may name a function. If that cannot be loaded, or fails, nothing is shown. With `secrets` set to
+    `mask`, values that are named or look like secrets are masked after that."""
 
     secrets: Literal["show", "mask"] = "show"
 
@@ -48,7 +48,7 @@ class Redaction:
         self._named = "" if redact is not None else os.environ.get(VARIABLE, "")
 
     def seen(self, value: Any, part: Part, queue: str, name: str) -> Any:
-        """The value as it may be shown, and so that it can be: see `showable`."""
+        """The value as it may be shown, in a form that can be shown: see `showable`."""
         found = self._redacted(value, part, queue, name)
         if self.secrets == "show":
             return found
@@ -62,20 +62,20 @@ class Redaction:
             return value
         try:
             found = self._function()(copy.deepcopy(value), RedactionContext(part, queue, name))
-            json.dumps(found)  # what cannot be shown would be found out too late
+            json.dumps(found)  # fails here rather than when it is shown
         except Exception:
             log.exception("redact failed for the %s of a %r job: it is not shown", part, name)
             return COVER
         return showable(found)
 
     def text(self, value: str | None, part: Part, queue: str, name: str) -> str | None:
-        """The same for what must stay a text."""
+        """The same for what must remain text."""
         found = self.seen(value, part, queue, name)
         return found if found is None or isinstance(found, str) else json.dumps(found)
 
     def _function(self) -> Redact:
         if self._redact is None:
-            # At the first use: the module that is named may be the one that makes the app. It is looked for in the
+            # On first use: the named module may be the one that creates the app. It is searched for in the
             # current folder too, as `toril run` does.
             module, _, name = self._named.partition(":")
             if (here := str(Path.cwd())) not in sys.path:

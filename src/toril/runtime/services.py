@@ -33,7 +33,7 @@ class Tracing(Protocol):
 
 
 class Services(Protocol):
-    """What queues, flows, dead letters and the other parts of an app have in common. They get nothing else of it."""
+    """What queues, flows, dead letters and the other parts of an app share. They get nothing else from the app."""
 
     @property
     def store(self) -> Store:
@@ -55,10 +55,10 @@ class Services(Protocol):
     def queues(self) -> "Mapping[str, Queue]": ...
 
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
-        """Send a call to the store, again while it does not answer."""
+        """Send a call to the store, repeated while it does not answer."""
 
     def portal(self) -> Portal:
-        """The way in for blocking code."""
+        """Runs coroutines for blocking code."""
 
 
 async def add_jobs(services: Services, queue: str, jobs: Sequence[NewJob]) -> list[Added]:
@@ -70,8 +70,8 @@ async def add_jobs(services: Services, queue: str, jobs: Sequence[NewJob]) -> li
 
 
 class AppServices:
-    """The services of an app. `engine` is its store, whether open or not; only this process can reach it where it is
-    `exclusive`: a store in memory, or one that a test has put there."""
+    """The services of an app. `engine` is its store, open or not. An `exclusive` store can be reached by this process
+    only: a store in memory, or one that a test has put there."""
 
     def __init__(
         self, url: str, connect: Callable[[], Store], clock: Clock, redaction: Redaction, queues: "Mapping[str, Queue]"
@@ -110,7 +110,7 @@ class AppServices:
         self.users += 1
 
     async def close(self) -> None:
-        """Close it for one of them. Closing more often than it was opened is fine."""
+        """Close the store for one user. Closing more often than opening is harmless."""
         if self.users:
             self.users -= 1
             if not self.users:
@@ -132,7 +132,7 @@ class AppServices:
             vars(self).update(before)
 
     def portal(self) -> Portal:
-        """The way in for blocking code, made at its first use, and anew in a forked child."""
+        """Runs coroutines for blocking code; created on first use, and again in a forked child."""
         with self._opening:
             if self._portal is None or not self._portal.open:
                 # Nobody but the app itself can reach an exclusive store, so the portal shares it.
@@ -151,7 +151,7 @@ def _caller(clock: Clock, kind: str) -> Caller:
 
 
 class SyncServices:
-    """The services of blocking code. It asks for the portal at each use, so a handle outlives a `close` and a fork."""
+    """The services of blocking code. It gets the portal at each use, so that objects outlive a `close` and a fork."""
 
     def __init__(self, services: Services) -> None:
         self.portal = services.portal
@@ -179,11 +179,11 @@ class SyncServices:
         return await self.portal().call(make)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's answer. Refused where it would block an event loop."""
+        """The coroutine's result. Raises if this would block an event loop."""
         refuse_in_a_loop(coroutine)
         try:
             portal = self.portal()
-        except BaseException:  # a store that does not answer; that nobody awaits the call is not the news
+        except BaseException:  # the store's error matters, not the warning about an unawaited call
             coroutine.close()
             raise
         return portal.run(coroutine)

@@ -15,21 +15,22 @@ from toril.runtime.stop_requests import StopRequests, Urgency
 
 __all__ = ["MARGIN", "SECOND", "StopSignals", "run_until"]
 
-MARGIN: Final = 1.0  # seconds after the grace, for handing in what was given back and for the hooks
-SECOND: Final = 2.0  # seconds that a second signal leaves
+MARGIN: Final = 1.0  # seconds after the grace period, for releasing jobs and for the hooks
+SECOND: Final = 2.0  # seconds that remain after a second signal
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-_LOOK: Final = 0.25  # seconds between looks whether another watchdog still has time
+_LOOK: Final = 0.25  # seconds between checks whether another watchdog still has time
 
-# What is written to the thread beside the numbers of signals, which are below 128.
+# Messages to the thread, besides the numbers of signals, which are below 128.
 _OVER: Final = 0
 _ORPHANED: Final = 127
 _REQUEST: Final = 128  # plus the urgency
 
 
 class StopSignals:
-    """A thread that waits for signals and other requests to stop. The first one sets the deadline and only then has the
-    loop begin to stop; a more urgent one shortens the deadline; the most urgent, or the deadline, ends the process with
-    code 1. `supervisor` says what a supervisor has asked for so far; without one the process counts signals itself."""
+    """A thread that waits for signals and other requests to stop. The first request sets the deadline, and then makes
+    the loop stop; a more urgent one shortens the deadline; the most urgent one, or the deadline, ends the process with
+    code 1. `supervisor` returns what a supervisor has requested so far; without one the process counts signals
+    itself."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class StopSignals:
     ) -> None:
         self._grace = grace
         self._stop = stop
-        self._last = last  # called in this thread before the process is ended by force
+        self._last = last  # called in this thread before a forced exit
         self._supervisor = supervisor
         self._requests = StopRequests(supervised=supervisor is not None)
         self._reader = self._writer = -1
@@ -51,10 +52,10 @@ class StopSignals:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """From now on, until the end of the block; afterwards all handlers are as they were."""
+        """Watch until the end of the block; then restore all handlers."""
         self._loop = asyncio.get_running_loop()
         self._reader, self._writer = os.pipe()
-        # Made before any signal comes: a thread cannot safely be started from within a handler.
+        # Created before any signal comes: a thread cannot safely be started in a signal handler.
         thread = threading.Thread(target=self._main, name="toril-watchdog", daemon=True)
         thread.start()
         _handlers.add(self)
@@ -70,20 +71,20 @@ class StopSignals:
                 os.close(reader)
 
     def request(self, urgency: Urgency) -> None:
-        """Ask the process to stop; called on its loop. The same again changes nothing."""
-        if self._writer < 0:  # nobody watches
+        """Ask the process to stop; called on its loop. A repeated request changes nothing."""
+        if self._writer < 0:  # nobody is watching
             self._stop(self._requests.requested(urgency))
         else:
             os.write(self._writer, bytes((_REQUEST + urgency,)))
 
     def orphaned(self) -> None:
-        """The supervisor is gone: stop, and count signals from now on. Called in any thread."""
+        """The supervisor has died: stop, and count signals from now on. Called in any thread."""
         with self._closing:
             if self._writer >= 0:
                 os.write(self._writer, bytes((_ORPHANED,)))
 
     def signalled(self, number: int) -> None:
-        """A signal has come; called by its handler."""
+        """A signal has arrived; called by its handler."""
         if self._writer >= 0:
             os.write(self._writer, bytes((number,)))
 
@@ -106,8 +107,8 @@ class StopSignals:
                 self._tell_the_loop(urgency)
 
     def _left(self) -> float | None:
-        """Seconds until the process is ended by force. Where several watch, the one with the longest grace decides; it
-        may be done sooner, so the others look again."""
+        """Seconds until the forced exit. If several watchdogs are active, the one with the longest grace decides; it
+        may finish sooner, so the others check again."""
         if self._deadline is None:
             return None
         now, own = SYSTEM.monotonic(), self._deadline
@@ -126,13 +127,13 @@ class StopSignals:
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._stop, urgency)
         except RuntimeError:
-            return  # it is closed already
+            return  # it is closed
 
     def _end(self, why: str) -> None:
-        """Straight to the descriptor: whoever blocks the loop may hold the locks of logging."""
+        """Write straight to the descriptor: whoever blocks the loop may hold the locks of logging."""
         unwritten = output.writer.unwritten() if output.writer is not None else []
         for line in (*unwritten, f"toril: {why}; exiting by force\n"):
-            with suppress(OSError):  # nor may a log that is full, closed, or read by nobody hold up the exit
+            with suppress(OSError):  # a log that is full or closed must not hold up the exit either
                 if select.select([], [2], [], 0)[1]:
                     os.write(2, line.encode(errors="backslashreplace"))
         if self._last is not None:
@@ -141,8 +142,7 @@ class StopSignals:
 
 
 async def run_until(stopping: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
-    """Do this work until it is to stop, then cancel it and wait for what it does last. An error that ends it sooner is
-    raised."""
+    """Run this until it must stop, then cancel it and wait for its cleanup. An error that ends it sooner is raised."""
     doing, stop = asyncio.ensure_future(work), asyncio.ensure_future(stopping.wait())
     try:
         await asyncio.wait([doing, stop], return_when=asyncio.FIRST_COMPLETED)
@@ -155,8 +155,8 @@ async def run_until(stopping: asyncio.Event, work: Coroutine[Any, Any, None]) ->
 
 
 class _Handlers:
-    """The handlers of signals that all watchdogs of a process share: each of them hears every signal, whichever began
-    first and whichever ends first. When the last one ends, the handlers are as they were."""
+    """The signal handlers that all watchdogs of a process share: each watchdog gets every signal, whichever starts or
+    ends first. When the last one ends, the previous handlers are restored."""
 
     def __init__(self) -> None:
         self.watchdogs: tuple[StopSignals, ...] = ()
@@ -164,7 +164,7 @@ class _Handlers:
 
     def add(self, watchdog: StopSignals) -> None:
         if threading.current_thread() is not threading.main_thread():
-            return  # only the main thread may have handlers
+            return  # only the main thread may set handlers
         self.watchdogs += (watchdog,)
         for number in _SIGNALS:
             handler = signal.getsignal(number)

@@ -68,7 +68,7 @@ async def _until_open(opening: Callable[[], Awaitable[Any]], clock: Clock, stop:
 
 
 async def _before(stop: "asyncio.Future[Any]", wanted: Awaitable[Any]) -> bool:
-    """Whether it was done before it had to stop."""
+    """Whether it finished before the stop."""
     doing = asyncio.ensure_future(wanted)
     try:
         await asyncio.wait([doing, stop], return_when=asyncio.FIRST_COMPLETED)

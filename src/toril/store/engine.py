@@ -387,7 +387,7 @@ class Store(Engine, Inspector, Protocol):
     def transfers(self) -> TransferStore: ...
 
 
-# scheme -> module that has `connect(url, clock, prefix)`, and the extra that brings what it needs
+# scheme -> module with `connect(url, clock, prefix)`, and the extra that installs what it needs
 _SCHEMES: dict[str, tuple[str, str | None]] = {
     "sqlite": ("toril.engines.sqlite", None),
     "memory": ("toril.engines.sqlite", None),
@@ -449,8 +449,8 @@ def connect(
 
 
 def redacted(url: str) -> str:
-    """The URL as it may be shown: without password, at most 200 characters."""
+    """The URL as it may be shown: without the password, at most 200 characters."""
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
-    if "@" in rest and not rest.startswith("/"):  # a password may hold any character; a file's path may hold an @
+    if "@" in rest and not rest.startswith("/"):  # a password may contain any character; a file's path may contain an @
         rest = "***@" + rest.rpartition("@")[2]
     return _SECRET.sub(r"\1***", scheme + separator + rest)[:200]

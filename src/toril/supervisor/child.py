@@ -19,9 +19,9 @@ from toril.worker.supervised import SIGNALS
 
 __all__ = ["BootFailure", "ChildProcess", "OomCounter", "exit_text"]
 
-_STACKS: Final = 64_000  # bytes of a stack that are shown
+_STACKS: Final = 64_000  # bytes of a stack to show
 _CHUNK: Final = 1 << 16
-_UNREAD: Final = 1 << 22  # bytes of messages that wait for a child
+_UNREAD: Final = 1 << 22  # bytes of messages that may wait for a child
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class BootFailure:
 
 
 class ChildProcess:
-    """A worker process, from its start to its end."""
+    """A worker process, from start to end."""
 
     def __init__(self, command: Sequence[str], env: dict[str, str]) -> None:
         here, there = socket.socketpair()
@@ -50,24 +50,24 @@ class ChildProcess:
         self.pid = self._process.pid
         self.hello: dict[str, Any] | None = None
         self.ready = False
-        self.pollers: list[dict[str, Any]] = []  # how each of them is doing
+        self.pollers: list[dict[str, Any]] = []  # the state of each poller
         self.failed: BootFailure | None = None
-        self.draining = False  # it was asked to go, or has said that it goes for good
-        self.stopping = False  # it has begun to stop, whoever asked it to
-        self.quiet = False  # it claims nothing more
-        self.leaves = False  # it goes for good
-        self.forced = False  # it did not go in time
-        self.killed: str | None = None  # why it had to be killed while it was to work
+        self.draining = False  # it was told to end, or has said that it leaves for good
+        self.stopping = False  # it has begun to stop, whoever told it to
+        self.quiet = False  # it claims no more jobs
+        self.leaves = False  # it leaves for good
+        self.forced = False  # it did not end in time
+        self.killed: str | None = None  # why it was killed while it should have been working
         self.died: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._descriptor = _watchable(self.pid)
-        # Not the line's end, which what a handler has forked may hold open.
+        # Not the end of the connection, which a process forked by a handler may keep open.
         if self._descriptor is None:
             threading.Thread(target=self._wait, args=(self.died.get_loop(),), daemon=True).start()
         else:
             self.died.get_loop().add_reader(self._descriptor, self._gone)
 
     def _gone(self) -> None:
-        """It has ended, and waiting for it takes no time."""
+        """It has ended, so waiting for it returns at once."""
         if self._descriptor is not None:
             self.died.get_loop().remove_reader(self._descriptor)
             os.close(self._descriptor)
@@ -76,7 +76,7 @@ class ChildProcess:
 
     def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
         code = self._process.wait()
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody is waiting
             loop.call_soon_threadsafe(self._dead, code)
 
     def _dead(self, code: int) -> None:
@@ -84,7 +84,7 @@ class ChildProcess:
             self.died.set_result(code)
 
     async def listen(self) -> AsyncIterator[Message]:
-        """What it says, document by document, until it is gone."""
+        """Its messages, until it has ended."""
         reader, self._writer = await asyncio.open_connection(sock=self._socket)
         decoder = Decoder()
         with contextlib.suppress(OSError):
@@ -93,35 +93,35 @@ class ChildProcess:
                     yield message
 
     def say(self, **message: Any) -> None:
-        """Tell it something. This never waits, whatever state it is in; what a child that is frozen does not read is
-        dropped once it is too much."""
+        """Send it a message. This never waits, whatever state it is in; if a frozen child does not read, messages are
+        dropped once there are too many."""
         writer = self._writer
         if writer is not None and not writer.is_closing() and writer.transport.get_write_buffer_size() < _UNREAD:
             writer.write(encoded(message))
 
     @property
     def begun(self) -> bool:
-        """Whether it has loaded the app: from then on it may run jobs, and ends in order when it is asked to."""
+        """Whether it has loaded the app. From then on it may run jobs, and ends in an orderly way when told to."""
         return self.hello is not None or bool(self.table.ticked)
 
     @property
     def worker(self) -> str | None:
-        """The name of its worker, once it has said it. The host and the process id are no such name: containers may
-        have both in common, and one that is started again has those of the one before."""
+        """The name of its worker, once it has told us. The host and the process id are not enough: containers may share
+        both, and a restarted one may have those of its predecessor."""
         return None if self.hello is None else self.hello["worker"]
 
     def held(self) -> list[LeaseEntry]:
         return self.table.held()
 
     def terminate(self, urgency: Urgency = Urgency.DRAIN) -> None:
-        """Have it stop. It reads how urgently from the table: a signal may reach it in other ways too."""
+        """Make it stop. It reads from the table how urgently, because signals may reach it in other ways too."""
         self.draining = True
         if not self.died.done():
             self.table.stop(urgency)
         self._signal(signal.SIGTERM)
 
     def force(self) -> None:
-        """Its time to stop is over."""
+        """Kill it: its time to stop is over."""
         self.forced = True
         self._signal(signal.SIGKILL)
 
@@ -130,17 +130,17 @@ class ChildProcess:
         self._signal(signal.SIGKILL)
 
     def ask_for_stacks(self) -> None:
-        """Have it write where each of its threads is; that works while it holds the interpreter's lock."""
+        """Make it write the stacks of its threads, which works even while the interpreter lock is held."""
         if not self.died.done():
-            os.ftruncate(self._stacks, 0)  # what it wrote before
-            os.lseek(self._stacks, 0, os.SEEK_SET)  # the place at which it writes is the one that we have
+            os.ftruncate(self._stacks, 0)  # discard what it wrote before
+            os.lseek(self._stacks, 0, os.SEEK_SET)  # it shares our position in the file
         self._signal(signal.SIGUSR1)
 
     def stacks(self) -> str:
         return os.pread(self._stacks, _STACKS, 0).decode(errors="replace")
 
     def rss(self) -> int | None:
-        """Its memory in bytes, where the system tells."""
+        """Its memory in bytes, if the system tells."""
         try:
             with open(f"/proc/{self.pid}/statm", encoding="ascii") as file:  # noqa: PTH123 - not a path of ours
                 return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -164,8 +164,8 @@ class ChildProcess:
 
 @contextlib.contextmanager
 def _blocked() -> Iterator[None]:
-    """A child begins with these signals blocked, until it knows what to do about them: sent to the whole group they
-    would end it while Python starts."""
+    """Start a child with these signals blocked, until it can handle them: a signal to the whole group would kill it
+    while Python starts."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
@@ -174,7 +174,7 @@ def _blocked() -> Iterator[None]:
 
 
 def _watchable(pid: int) -> int | None:
-    """What can be read from when the process has ended, where the system has such a thing."""
+    """A descriptor that becomes readable when the process ends, if the system has such a thing."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -193,14 +193,14 @@ def exit_text(code: int, *, out_of_memory: bool = False) -> str:
 
 
 class OomCounter:
-    """The counter of the control group that this process is in, where there is one."""
+    """The out-of-memory counter of this process's control group, if there is one."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file or _events_file()
         self._seen = self._read()
 
     def grew(self) -> bool:
-        """Whether something was killed since the last look."""
+        """Whether something was killed since the last call."""
         before, self._seen = self._seen, self._read()
         return self._seen > before
 

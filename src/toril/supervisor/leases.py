@@ -21,15 +21,15 @@ _LONGEST_PAUSE: Final = 2.0
 
 
 class FleetLeases(LeaseKeeper):
-    """Renews what stands in the children's tables, over a connection of the supervisor's own."""
+    """Renews the leases in the children's tables, over a connection of the supervisor's own."""
 
     def __init__(self, engine: Engine, clock: Clock, name: str, children: Callable[[], Iterable[ChildProcess]]) -> None:
         super().__init__(engine, clock)
         self._children = children
         self._name = name
         self._calls = 0
-        self._heard: set[Lease] = set()  # what a child knows
-        self._lost: set[Lease] = set()  # still in a table, but nothing to renew any more
+        self._heard: set[Lease] = set()  # lost leases that the child knows of
+        self._lost: set[Lease] = set()  # still in a table, but lost
         self._reported: set[tuple[int, int, int]] = set()  # entries that could not be read
 
     async def renew_due(self) -> None:
@@ -37,7 +37,7 @@ class FleetLeases(LeaseKeeper):
         await super().renew_due()
 
     def _look(self) -> None:
-        """Take over what the tables say now."""
+        """Read the tables."""
         seen = set()
         for child in self._children():
             tell = _Teller(child, self._heard)
@@ -52,7 +52,7 @@ class FleetLeases(LeaseKeeper):
         self._lost &= seen
 
     def _report(self, child: ChildProcess) -> None:
-        """Log what cannot be read, each entry once."""
+        """Log entries that cannot be read, each once."""
         found = {(child.pid, slot, generation) for slot, generation in child.table.unreadable.items()}
         for _ in found - self._reported:
             log.error("worker process %s has a lease that the supervisor cannot read, and renews it itself", child.pid)
@@ -64,8 +64,8 @@ class FleetLeases(LeaseKeeper):
             held.tell.child.table.renew(lease, sent)
 
     def _postpone(self, leases: list[Lease], tell: Tell) -> None:  # noqa: ARG002 - nobody hears of it
-        """The store did not answer. Whether a lease is lost by that is for its worker to say, which sees here that it
-        was not renewed and tries it too."""
+        """The store did not answer. Whether the lease is lost is for its worker to decide, which sees in the table that
+        it was not renewed, and tries itself."""
         now = self._clock.monotonic()
         for lease in leases:
             if (held := self._held.get(lease)) is not None:
@@ -77,7 +77,8 @@ class FleetLeases(LeaseKeeper):
         self._lost.add(lease)
 
     async def recover(self, leases: Sequence[Lease], cause: str, patience: float) -> list[tuple[str, Recovered]]:
-        """Jobs of a process that died: each has stalled, and can be claimed again, unless it has too often."""
+        """Recover the jobs of a process that died: each has stalled, and can be claimed again unless it has stalled too
+        often."""
         found = []
         for queue, some in _by_queue(leases, BATCH):
             recover = partial(self._engine.recover, queue, dead=some, cause=cause)
@@ -87,7 +88,7 @@ class FleetLeases(LeaseKeeper):
         return found
 
     async def release_all(self, leases: Sequence[Lease], patience: float) -> int:
-        """Jobs of a process that we stopped: back to the front, and nothing is held against them."""
+        """Release the jobs of a process that we stopped: to the front of their queues, without counting a stall."""
         for queue, some in _by_queue(leases, EXCHANGE):
             self._calls += 1
             call = Call(f"{self._name}/release", self._calls)
@@ -97,7 +98,7 @@ class FleetLeases(LeaseKeeper):
         return len(leases)
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]], patience: float) -> T | None:
-        """The answer, unless the store gives none for so long that the leases have run out by themselves."""
+        """The answer; None if the store does not answer until the leases have expired by themselves."""
         until, pause = self._clock.monotonic() + patience, _PAUSE
         while True:
             try:
@@ -116,7 +117,7 @@ class FleetLeases(LeaseKeeper):
 
 
 class _Teller:
-    """Passes what a renewal found on to the child, each thing once: it may be in no state to listen."""
+    """Tells the child what a renewal found, each thing once: the child may not be able to read."""
 
     def __init__(self, child: ChildProcess, heard: set[Lease]) -> None:
         self.child = child
@@ -144,7 +145,7 @@ def _words(lease: Lease) -> list[str]:
 
 
 def _by_queue(leases: Sequence[Lease], most: int) -> list[tuple[str, list[Lease]]]:
-    """Batches that one call takes."""
+    """Batches that fit into one call."""
     queues: dict[str, list[Lease]] = {}
     for lease in leases:
         queues.setdefault(lease.queue, []).append(lease)

@@ -20,15 +20,15 @@ from toril.supervisor.supervisor import Listen, Supervisor
 
 __all__ = ["HealthMonitor", "Probes", "serve"]
 
-_ASK: Final = (1.0, 2.5)  # seconds between two questions to the store: a quarter of the time that it may be away
-_SELDOM: Final = 4  # questions between two looks at the oldest jobs
-_SLOW: Final = 30.0  # seconds without a tick after which a loop counts as dead, unless it is replaced before
-_GONE: Final = 5.0  # seconds for which a child may be missing
-_OLDEST: Final = 10  # queues whose oldest job is looked for
+_ASK: Final = (1.0, 2.5)  # seconds between two checks of the store: a quarter of the time that it may be unavailable
+_SELDOM: Final = 4  # checks between two looks at the oldest jobs
+_SLOW: Final = 30.0  # seconds without a tick after which a loop counts as dead, unless the process is replaced before
+_GONE: Final = 5.0  # seconds that a child may be missing
+_OLDEST: Final = 10  # queues whose oldest job is read
 
 
 class HealthMonitor:
-    """Watches the store and the children. Its answers cost nothing: they are ready when they are asked for."""
+    """Watches the store and the children, so that answers are ready when someone asks."""
 
     def __init__(self, supervisor: Supervisor, clock: Clock) -> None:
         self._supervisor = supervisor
@@ -38,15 +38,15 @@ class HealthMonitor:
         self._oldest: dict[str, float | None] = {}
 
     async def watch(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         soonest, latest = _ASK
         for number in count():
-            self.problems()  # so that it is known since when a child is missing, however seldom others ask
+            self.problems()  # to know since when a child is missing, however seldom anyone asks
             await self._ask(self._supervisor.store, oldest=number % _SELDOM == 0)
             await self._clock.sleep(min(latest, max(soonest, self._supervisor.plan.unready_after / 4)))
 
     def problems(self) -> list[str]:
-        """Why it is not ready; nothing if it is."""
+        """Why it is not ready; empty if it is."""
         supervisor, now = self._supervisor, self._clock.monotonic()
         found = []
         if supervisor.draining:
@@ -94,7 +94,7 @@ class HealthMonitor:
         }
 
     def _dead_pollers(self) -> list[str]:
-        """Those that wait to be started again. That is no reason to be not ready: jobs are run all the same."""
+        """Pollers that wait to be restarted. That is no reason to be unready: jobs still run."""
         return [
             f"poller {poller['name']} of worker process {child.pid} died and will be restarted: {poller['error']}"
             for child in self._supervisor.children.values()
@@ -103,7 +103,7 @@ class HealthMonitor:
         ]
 
     async def _ask(self, store: Store | None, *, oldest: bool) -> None:
-        if store is None:  # in memory, in the child; or not open yet
+        if store is None:  # in memory, in the child, or not open yet
             self._answered = self._clock.monotonic()
             return
         health = await store.health()
@@ -123,12 +123,12 @@ class HealthMonitor:
 
 
 def _worst(states: set[str]) -> str:
-    """One word for all pollers."""
+    """One word for the state of all pollers."""
     return next((state for state in ("restarting", "running", "standby", "finished") if state in states), "disabled")
 
 
-_HEAD: Final = 5.0  # seconds for a request's head
-_SILENT: Final = 256  # connections without a request; more than can be accepted before the first of them is read
+_HEAD: Final = 5.0  # seconds to send a request's head
+_SILENT: Final = 256  # connections without a request; more than are accepted before the first of them is read
 _BACKLOG: Final = 128
 _LONGEST: Final = 8192
 _PHRASES: Final = {200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
@@ -137,7 +137,7 @@ _PLAIN: Final = "text/plain; charset=utf-8"
 
 
 class Probes:
-    """`/livez`, `/readyz` and `/health`. Off loopback, where anyone may ask, only the first two say something."""
+    """Serves `/livez`, `/readyz` and `/health`. Off loopback, where anyone may ask, only the first two give details."""
 
     def __init__(
         self, listen: Listen, problems: Callable[[], list[str]], document: Callable[[], dict[str, Any]]
@@ -150,7 +150,7 @@ class Probes:
         self._idle = IdleConnections(_SILENT)
 
     async def start(self) -> int:
-        """Listen; the port."""
+        """Listen, and return the port."""
         self._server = await asyncio.start_server(
             self._serve, self._listen.host, self._listen.port, limit=_LONGEST, backlog=_BACKLOG
         )

@@ -14,19 +14,19 @@ _LOOK: Final = 0.5  # seconds
 
 
 class Sources:
-    """Files, and when each was last written. A look at each is one system call, so no library has to watch them."""
+    """Files, and when each was last written. A check is one system call per file, so no library has to watch them."""
 
     def __init__(self) -> None:
         self._written: dict[str, int | None] = {}
 
     def know(self, paths: Iterable[str], loaded: int) -> None:
-        """These were loaded at this time, in ms, or after it: what was written since then counts as changed."""
+        """These files were loaded at this time, in ms, or later: what was written since then counts as changed."""
         for path in paths:
             written = _written(path)
             self._written.setdefault(path, None if (written or 0) > loaded * 1_000_000 else written)
 
     def changed(self) -> list[str]:
-        """Those that were written, or removed, since the last look."""
+        """The files that were written or removed since the last call."""
         found = [path for path, before in self._written.items() if _written(path) != before]
         self._written.update((path, _written(path)) for path in found)
         return found
@@ -40,7 +40,7 @@ def _written(path: str) -> int | None:
 
 
 async def reload(supervisor: Supervisor) -> None:
-    """Until cancelled. One that does not boot for what has been written waits for the next change."""
+    """Run until cancelled. If the processes do not boot after a change, wait for the next change."""
     sources, began = Sources(), SYSTEM.now()
     while supervisor.plan.reload:
         await SYSTEM.sleep(_LOOK)

@@ -12,16 +12,16 @@ from toril.supervisor.child import ChildProcess
 
 __all__ = ["SILENT", "sign_off", "speak_for"]
 
-SILENT: Final = 5.0  # seconds without a tick after which a child is spoken for
+SILENT: Final = 5.0  # seconds without a tick after which heartbeats are sent for a child
 _HEARTBEAT: Final = 2.0  # seconds between two heartbeats for it
 _TTL: Final = 45_000
-_WRITTEN: Final = 0.5  # seconds for a child to write where it is
+_WRITTEN: Final = 0.5  # seconds for a child to write its stacks
 _PATIENCE: Final = 5.0  # seconds for a store to answer
 
 
 async def speak_for(child: ChildProcess, store: Store, clock: Clock) -> None:
-    """Until its loop moves again, or it is gone. What it is told meanwhile waits for it, except the question where its
-    jobs are: that can be answered from outside, for all of its threads."""
+    """Send heartbeats until its loop runs again, or it has ended. Its commands wait for it, except requests for stacks:
+    the supervisor can answer those for all of its threads."""
     view: WorkerRow | None = None
     answered: dict[str, str] = {}
     while not child.died.done() and not child.draining:
@@ -42,7 +42,7 @@ async def speak_for(child: ChildProcess, store: Store, clock: Clock) -> None:
 
 
 async def sign_off(child: ChildProcess, store: Store) -> None:
-    """Say that a child which died runs no more. A store that does not answer soon finds out by itself."""
+    """Report that a child which died runs nothing any longer. A store that does not answer soon finds out by itself."""
     with suppress(TorilError, TimeoutError):
         async with asyncio.timeout(_PATIENCE):
             view = await _last_heartbeat(child, store)
@@ -51,7 +51,7 @@ async def sign_off(child: ChildProcess, store: Store) -> None:
 
 
 async def _last_heartbeat(child: ChildProcess, store: Store) -> WorkerRow | None:
-    """How it was when it last gave a sign of life itself."""
+    """The last heartbeat that it sent itself."""
     return next((each for each in await store.workers() if each.id == child.worker), None)
 
 

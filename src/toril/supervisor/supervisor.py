@@ -31,7 +31,7 @@ __all__ = ["Listen", "Supervisor", "SupervisorOptions"]
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Where HTTP is served. An address that somebody asked for must be had; the one by default need not be."""
+    """Where HTTP is served. An address that somebody requested must be available; the default need not be."""
 
     host: str
     port: int
@@ -41,11 +41,11 @@ class Listen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorOptions:
-    """How many children, how each is started, and when one has to go. Times are seconds, sizes are bytes."""
+    """How many children, how each is started, and when one has to be replaced. Times are seconds, sizes are bytes."""
 
-    command: tuple[str, ...]  # of a child, without the descriptors, which come last
-    spare: tuple[str, ...] | None = None  # the same, of a child for jobs that have stalled
-    spares: int = 4  # how many of these there may be at once
+    command: tuple[str, ...]  # starts a child; the descriptors are appended
+    spare: tuple[str, ...] | None = None  # the same for a child that runs stalled jobs
+    spares: int = 4  # how many of these there may be at a time
     title: str = "toril"
     processes: int = 1
     grace: float = 10.0
@@ -60,15 +60,15 @@ class SupervisorOptions:
 
 
 _LOOK: Final = 0.25
-_PATIENCE: Final = 30.0  # seconds for giving jobs back to a store that does not answer
-_OVERTIME: Final = 0.5  # seconds after the grace at which what still runs is killed
+_PATIENCE: Final = 30.0  # seconds to return jobs to a store that does not answer
+_OVERTIME: Final = 0.5  # seconds after the grace period after which processes are killed
 _HURRY: Final = 1.2  # the same, after a second signal
-_STARTING: Final = 1.0  # seconds that a process which has not begun to work may take to end
-_SHOWN: Final = 5  # jobs that are named in a line of the log
+_STARTING: Final = 1.0  # seconds that a process that has not booted may take to end
+_SHOWN: Final = 5  # jobs to name in a log line
 _LAST_WORDS: Final = 1.0
-_SIGNED_OFF: Final = 1.0  # seconds at the end for saying that children which died are gone
+_SIGNED_OFF: Final = 1.0  # seconds at the end for reporting children that died
 _STACKS: Final = 0.5  # seconds for a child to write where it is
-_MUTE: Final = 3.0  # seconds that a child may live after it has closed its end of the connection
+_MUTE: Final = 3.0  # seconds that a child may live after closing its end of the connection
 
 
 # What runs beside the children until they are gone, and is then cancelled.
