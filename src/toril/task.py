@@ -150,7 +150,7 @@ class Task(Generic[D, R]):
         self._queue.schedule(schedule_id, self._name, data, **options)
 
     def runs_as(self) -> RunsAs:
-        """Which jobs are this task's, and how to read their results; used by contexts."""
+        """Which jobs belong to this task, and how to read their results; used by contexts."""
         names = self._queue.handlers.names_of(self._handler)
         return RunsAs(self._queue.name, names, partial(self._queue.handlers.decode_result, self._name))
 

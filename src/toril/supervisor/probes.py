@@ -227,7 +227,7 @@ def _is_loopback(host: str) -> bool:
 
 
 async def serve(supervisor: Supervisor) -> None:
-    """Until cancelled. An address that was asked for and cannot be had fails the boot."""
+    """Run until cancelled. If a requested address is not available, the boot fails."""
     listen = supervisor.plan.http
     if listen is None:
         return

@@ -76,7 +76,7 @@ Beside: TypeAlias = "Callable[[Supervisor], Coroutine[Any, Any, None]]"
 
 
 class Supervisor:
-    """One run of `toril run`. Whoever is below it may crash, hang or leak; it runs none of their code."""
+    """One run of `toril run`. Its children may crash, hang or leak; it runs none of their code."""
 
     def __init__(self, plan: SupervisorOptions, clock: Clock = SYSTEM, *, beside: Sequence[Beside] = ()) -> None:
         self.plan = plan
@@ -91,20 +91,21 @@ class Supervisor:
         self._clock = clock
         self._name = worker_name(clock).replace("worker-", "supervisor-", 1)
         self._keeper: FleetLeases | None = None
-        self._opens = False  # the store is being opened, so that the keeper is about to come
+        self._opens = False  # the store is being opened, so the keeper will follow
         self._keeps = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._renewed = asyncio.Event()  # the application is another: who waits to be started waits no longer
+        self._renewed = asyncio.Event()  # set when the application has changed: waiting restarts start at once
         self.sources: set[str] = set()
         self._oom = OomCounter()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sign_offs: set[asyncio.Task[Any]] = set()
         self._spares: dict[int, asyncio.Task[None]] = {}
         self._clean = True
-        self._spoken_for: set[int] = set()  # children whose loop stands still
+        self._spoken_for: set[int] = set()  # children whose loop is blocked
 
     async def run(self) -> int:
-        """Until a signal, or until every child has left for good. 0: drained; 1: not quite; or a failed boot's code."""
+        """Run until a signal, or until every child has left for good. Returns 0 if drained, 1 if not entirely, or the
+        code of a failed boot."""
         signals = StopSignals(self.plan.grace, self.stop, self._kill_all)
         with signals.watching(), self._other_signals(signals):
             rounds = asyncio.gather(self._look_after(), *(beside(self) for beside in self._beside))
@@ -124,7 +125,7 @@ class Supervisor:
         return 0 if self._clean else 1
 
     def stop(self, urgency: Urgency = Urgency.DRAIN) -> None:
-        """Have the children drain, or release their jobs at once."""
+        """Make the children drain, or release their jobs at once."""
         self.draining = True
         self._stopping.set()
         for child in self.children.values():
@@ -135,14 +136,14 @@ class Supervisor:
         self._clock.later(_HURRY if urgency >= Urgency.HURRY else self.plan.grace + _OVERTIME, self._overtime)
 
     def replace(self) -> None:
-        """Have each child drain, and another take its place."""
+        """Make each child drain, and start another in its place."""
         self._renewed.set()
         self._renewed = asyncio.Event()
         for child in self.children.values():
             if not child.draining:
                 child.terminate()
 
-    # one slot, which one child after another has
+    # one slot, with one child after another
 
     async def _run_slot(self, number: int, command: Sequence[str]) -> None:
         restarts = Restarts(self._clock.random)
@@ -153,7 +154,7 @@ class Supervisor:
             listening = asyncio.create_task(self._listen(child))
             code = await child.died
             asked = self._stopping.is_set()
-            if not child.table.ticked:  # it has no jobs, but may have left a reason
+            if not child.table.ticked:  # it has no jobs, but may have sent a reason
                 await asyncio.wait([listening], timeout=_LAST_WORDS)
             await self._end_child(number, child, code)
             await asyncio.wait([listening], timeout=_LAST_WORDS)
@@ -166,7 +167,7 @@ class Supervisor:
             await self._pause(restarts.pause(lived=lived, ended=ended, requested=child.draining))
 
     async def _listen(self, child: ChildProcess) -> None:
-        """Hear what a child says, until it ends. One that can be heard no more, and lives, cannot be looked after: that
+        """Handle a child's messages until it ends. A child that lives but is disconnected cannot be looked after, so it
         ends the run."""
         why = "it closed the connection"
         try:
@@ -213,8 +214,8 @@ class Supervisor:
                 self._keeper.ask()
 
     def _is_over(self, child: ChildProcess, code: int, *, asked: bool) -> bool:
-        """Whether the slot stays empty. During the boot a child that fails ends the whole run; one that a job brought
-        down has not failed. A child that died before anyone `asked` the run to stop does not make that stop unclean."""
+        """Whether the slot stays empty. During the boot, a child that fails ends the whole run, unless a job crashed
+        it. A child that died before anyone `asked` the run to stop does not make that stop unclean."""
         unfit = child.failed is not None or (code > 0 and not child.table.ticked)
         if unfit and not self.up.is_set() and not self._stopping.is_set():
             self.fail(child.failed or BootFailure(1, f"a worker process could not start: {exit_text(code)}"))
@@ -228,7 +229,7 @@ class Supervisor:
         return expected
 
     def fail(self, failed: BootFailure) -> None:
-        """The run cannot go on, or has not even begun: end it, with this as the reason."""
+        """End the run with this as the reason: it cannot continue, or has not even begun."""
         self.failed = failed
         if not self._stopping.is_set():
             self.stop()
@@ -245,7 +246,7 @@ class Supervisor:
         if leases and (keeper := await self._keeper_when_open()) is not None:
             try:
                 await self._return(keeper, leases, None if stopped else cause)
-            except Exception:  # whatever it is, the other processes need a supervisor
+            except Exception:  # whatever the error is, the other processes need a supervisor
                 log.exception("jobs could not be returned to their queues; they will be when their leases run out")
         if code < 0 or not stopped:
             signing = self._follow(self._sign_off(child))
@@ -253,13 +254,13 @@ class Supervisor:
             signing.add_done_callback(self._sign_offs.discard)
 
     async def _sign_off(self, child: ChildProcess) -> None:
-        """What was killed cannot say itself that it is gone."""
+        """Report the death of a child that was killed, because it cannot do so itself."""
         if await self._keeper_when_open() is not None and self.store is not None:
             await sign_off(child, self.store)
 
     async def _keeper_when_open(self) -> FleetLeases | None:
-        """None where the child has its store to itself. The first jobs can bring a process down before the supervisor
-        has opened the store."""
+        """None if the child has its store to itself. The first jobs can crash a process before the supervisor has
+        opened the store."""
         if self._keeper is None and self._opens:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_PATIENCE):
@@ -267,7 +268,7 @@ class Supervisor:
         return self._keeper
 
     async def _return(self, keeper: FleetLeases, leases: list[Lease], cause: str | None) -> None:
-        """Release the jobs of a process that has stopped, or recover those of one that died of this cause."""
+        """Release the jobs of a process that has stopped, or recover those of one that died, with the cause."""
         if cause is None:
             await keeper.release_all(leases, _PATIENCE)
             return
@@ -279,12 +280,12 @@ class Supervisor:
 
     @property
     def regular(self) -> list[ChildProcess]:
-        """The children without the spare ones."""
+        """The children that are not spare."""
         return [child for number, child in self.children.items() if number < self.plan.processes]
 
     def _suspects_wait(self, count: int) -> None:
-        """So many jobs that have stalled wait, each for a process to itself. Idle processes hear of it at
-        once, and need not find out; for the others spare processes are started, as many as there may be."""
+        """This many stalled jobs wait, each for a process to itself. Tell idle processes at once; for the others, start
+        spare processes, as many as allowed."""
         first = self.plan.processes
         idle = [
             child
@@ -306,7 +307,7 @@ class Supervisor:
             self._spares[number] = asyncio.create_task(self._run_slot(number, self.plan.spare))
 
     async def _end_spares(self) -> None:
-        """They go last."""
+        """End the spare processes, last of all."""
         if self._spares:
             self._stopping.set()
             for number in self._spares:
@@ -316,7 +317,7 @@ class Supervisor:
             await asyncio.wait(self._spares.values())
 
     def _tell_stalled(self, queue: str, found: Recovered) -> None:
-        """Through a child, where the app's listeners are; where there is none, in our own log."""
+        """Report it through a child, which has the app's listeners, or without one in our own log."""
         teller = next((child for child in self.children.values() if child.ready), None)
         if teller is not None:
             teller.say(stalled=[queue, found.returned, found.failed, found.cancelled])
@@ -333,10 +334,11 @@ class Supervisor:
         for wait in waits:
             wait.cancel()
 
-    # what goes on beside them
+    # other tasks
 
     def _greet(self, hello: dict[str, Any]) -> None:
-        """The first child has said which store it is. One in memory is that child's alone; it keeps its own leases."""
+        """The first child has told which store it uses. A store in memory belongs to that child, which renews its own
+        leases."""
         if self.hello is None:
             self.hello = hello
             queues = ", ".join(f"{name} ({slots})" for name, slots in hello["queues"].items())
@@ -356,7 +358,7 @@ class Supervisor:
             try:
                 await store.open()
                 self.store = store
-            except TorilError:  # the child has the same trouble, and tells of it
+            except TorilError:  # the child has the same problem, and reports it
                 await self._clock.sleep(_LOOK)
         self._keeper = FleetLeases(store, self._clock, self._name, lambda: list(self.children.values()))
         self._keeps.set()
@@ -379,7 +381,7 @@ class Supervisor:
             speaking = self._follow(speak_for(child, self.store, self._clock))
             speaking.add_done_callback(lambda _: self._spoken_for.discard(child.pid))
         if silent > plan.hang_timeout:
-            child.draining = True  # so that it is looked at once
+            child.draining = True  # so that it is handled only once
             self._follow(self._end_hung(child, silent))
         elif plan.max_jobs is not None and child.table.ended >= plan.max_jobs:
             log.info("replacing worker process %s: it has run %s jobs", child.pid, child.table.ended)
@@ -412,14 +414,14 @@ class Supervisor:
             await self.store.close()
 
     def _kill_starting(self) -> None:
-        """A process that has not begun to work has nothing to settle, and may not hear that it is to stop before
-        Python has started, which takes long on a busy machine."""
+        """A process that has not booted has nothing to settle, and may not get the request before Python has started,
+        which takes long on a busy machine."""
         for child in self.children.values():
             if not child.begun:
                 child.force()
 
     def _overtime(self) -> None:
-        """The time to stop is over: say who has not ended, and what it still runs."""
+        """The time to stop is over: log which processes have not ended, and what they are running."""
         for child in self.children.values():
             held = [f"{entry.lease.queue}/{entry.lease.id}"[:100] for entry in child.held()]
             jobs = ", ".join([*held[:_SHOWN], *(["…"] if len(held) > _SHOWN else [])]) or "nothing"
@@ -431,14 +433,14 @@ class Supervisor:
         self._kill_all()
 
     def _kill_all(self) -> None:
-        """Called by `StopSignals` too, when anything may hold the locks of logging."""
+        """Called by `StopSignals` too, when any thread may hold the locks of logging."""
         for child in list(self.children.values()):
             self._clean = self._clean and not child.begun
             child.force()
 
     @contextlib.contextmanager
     def _other_signals(self, signals: StopSignals) -> Iterator[None]:
-        """A closed terminal is no reason to stop; QUIT releases jobs at once; USR1 shows where the children are."""
+        """A closed terminal is no reason to stop; QUIT releases jobs at once; USR1 logs the stacks of the children."""
 
         loop = asyncio.get_running_loop()
         numbers: dict[signal.Signals, Callable[[], object]] = {
@@ -446,7 +448,7 @@ class Supervisor:
             signal.SIGQUIT: partial(signals.request, Urgency.HURRY),
             signal.SIGUSR1: lambda: self._follow(self._show_stacks()),
         }
-        with contextlib.suppress(ValueError, RuntimeError):  # not the main thread
+        with contextlib.suppress(ValueError, RuntimeError):  # not in the main thread
             for number, act in numbers.items():
                 loop.add_signal_handler(number, act)
         try:
@@ -471,7 +473,7 @@ def _log_stacks(child: ChildProcess) -> None:
 
 
 def _reap_strangers(own: set[int]) -> None:
-    """As process 1 we inherit orphans; nobody else waits for them."""
+    """As process 1 we inherit orphans, which nobody else waits for."""
     if os.getpid() != 1:
         return
     peek = partial(os.waitid, os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

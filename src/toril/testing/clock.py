@@ -58,15 +58,15 @@ class ManualClock:
         return timer
 
     def _due(self, seconds: float) -> int:
-        """Any wait takes a millisecond at least: who sleeps for what is left until some time would else sleep for
-        nothing, again and again, where that is less."""
+        """Every wait takes at least a millisecond: otherwise someone who sleeps for a smaller remainder would never get
+        there."""
         return self._now + (max(1, round(seconds * 1000)) if seconds > 0 else 0)
 
     def random(self) -> float:
         return self._random.random()
 
     def unique(self) -> str:
-        return f"{next(self._names):06d}-unique"  # told apart by its beginning, which is what goes into names
+        return f"{next(self._names):06d}-unique"  # unique at the beginning, which is what names use
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -79,7 +79,7 @@ class ManualClock:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(0.001)  # what is at work in other threads gets a moment of real time
+            await asyncio.sleep(0.001)  # give other threads a moment of real time
             due = [due for due, _ in self._sleeping] + [timer.due for timer in self._timers if not timer.cancelled]
             if due:
                 self.advance(max(0, min(due) - self._now))

@@ -67,7 +67,7 @@ class FlakyStore:
         return EngineUnavailable(f"the {what} was lost, as the test asked for")
 
 
-# Where a worker can be made to die: before the handler begins, after it has returned, after its end is stored.
+# Where a worker can be killed: before the handler begins, after it has returned, after its end is stored.
 Place: TypeAlias = Literal["claimed", "returned", "settled"]
 
 _NEW: Final = {AddOutcome.ADDED, AddOutcome.REPLACED}
@@ -79,7 +79,7 @@ class Killed(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """Where to kill a worker, and while which job is there; None means any."""
+    """Where to kill a worker, and with which job; None means any."""
 
     place: Place
     name: str | None = None
@@ -110,7 +110,7 @@ class WatchedStore:
         self.death: Death | None = None
         self.victim: Lease | None = None
         self.die: Callable[[], None] = lambda: None
-        self.dead: asyncio.Event | None = None  # set when the worker that died is gone
+        self.dead: asyncio.Event | None = None  # set when the killed worker is gone
 
     def twin(self) -> "WatchedStore":
         return self
@@ -127,7 +127,7 @@ class WatchedStore:
         return call
 
     async def _if_alive(self) -> None:
-        """Block calls of a dead worker; callers in a loop let others go on."""
+        """Block the calls of a dead worker; a loop that waits for them lets others run."""
         await asyncio.sleep(0)
         if self.dead is not None:
             await self.dead.wait()
@@ -180,7 +180,7 @@ class WatchedStore:
         return self._names.get((lease.queue, lease.id), "")
 
     def kill(self) -> None:
-        """Lose everything that the running worker sends from now on."""
+        """Drop everything that the running worker sends from now on."""
         self.death, self.dead = None, asyncio.Event()
         self.die()
 

@@ -74,7 +74,7 @@ def _option(name: str, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which jobs a test means. Fields that are None match everything."""
+    """Which jobs a test refers to. Fields that are None match everything."""
 
     name: str | None
     queue: str | None
@@ -125,18 +125,18 @@ def found(
     )
 
 
-_PATIENCE: Final = 1000.0  # seconds of a test's clock for a worker to stop, none of which pass
+_PATIENCE: Final = 1000.0  # seconds of the test's clock for a worker to stop, none of which elapse
 
 
 class Lives:
-    """Runs workers, one after another if they are killed, until a time."""
+    """Runs workers until a time, one after another if they are killed."""
 
     def __init__(self, app: App, clock: ManualClock, store: WatchedStore, over: Callable[[], bool]) -> None:
         self._app = app
         self._clock = clock
         self._store = store
         self._over = over
-        self._until = 0  # who runs the app himself is moved nowhere
+        self._until = 0  # a test that calls `app.run` itself moves no clock
         self._life: asyncio.Task[int] | None = None
         self._dying: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -185,15 +185,15 @@ class Lives:
             self._dying = self._loop.create_task(self._end(self._life))
 
     async def _end(self, life: "asyncio.Task[int] | None") -> None:
-        """End a worker. It releases its jobs when it is cancelled, but nothing of that arrives, and it need not wait
-        for it."""
+        """End a worker. When it is cancelled it releases its jobs, but nothing of that reaches the store, and it need
+        not wait for it."""
         while life is not None and not life.done():
             life.cancel()
             for _ in range(20):
                 await asyncio.sleep(0)
 
     async def spent(self, wake_at: float | None) -> bool:
-        """There is nothing to do now: move the clock to when there is, unless that is later than asked for."""
+        """Nothing is left to do now: move the clock to the next due time, unless that is later than requested."""
         if self._over():
             return False
         due, returned = [] if wake_at is None else [self._clock.moment(wake_at)], 0
@@ -214,7 +214,7 @@ class Lives:
 
 OnFailure: TypeAlias = Literal["record", "raise"]
 
-_ANY: Any = object()  # any payload at all, None among them
+_ANY: Any = object()  # any payload at all, including None
 _LONGEST = 100 * 366 * 86_400_000  # ms
 
 
@@ -365,7 +365,7 @@ class Memory:
             raise failure
 
     async def _around(self, ctx: Any, call_next: Callable[[Any], Any]) -> Any:
-        """The outermost middleware: keeps what a handler raises, with its traceback."""
+        """The outermost middleware: remembers what a handler raises, with its traceback."""
         try:
             return await call_next(ctx)
         except BaseException as error:
@@ -377,7 +377,7 @@ class Memory:
         if not self._raises or self._failure is not None:
             return
         called = f"job {lease.id} {self.store.name_of(lease)!r} of queue {lease.queue!r}"
-        if not isinstance(error, Exception):  # none at all, or one that would end the whole test run
+        if not isinstance(error, Exception):  # no error, or one that would end the whole test run
             self._failure = AssertionError(
                 f"{called} failed: {outcome.failure.reason}\n{outcome.failure.traceback or ''}"
             )
@@ -422,7 +422,7 @@ async def memory(
     async with AsyncExitStack() as stack:
         if loses:
             store = cast("Store", FlakyStore(store, rate=loses, seed=seed))
-            await stack.enter_async_context(clock.running())  # what is sent again waits before that
+            await stack.enter_async_context(clock.running())  # repeated calls wait first
         test = Memory(app, clock, store, on_failure=on_failure)
         stack.enter_context(test.in_place())
         await stack.enter_async_context(app)

@@ -59,7 +59,7 @@ def queue_name(tag: str, queue: str) -> str:
 
 
 class TortureApp:
-    """The queues of a run. One handler does for all of them: the payload says what the job is like."""
+    """The queues of a run. One handler serves them all: the payload says what kind of job it is."""
 
     def __init__(self, setting: RunSettings) -> None:
         self.setting = setting
@@ -77,7 +77,7 @@ class TortureApp:
             {"do": self._do},
             concurrency=2 if name == "ticks" else self.setting.concurrency,
             lease=self.setting.lease,
-            max_stalls=1000,  # a fault may hit the same job again and again, which is no fault of the job
+            max_stalls=1000,  # faults may hit the same job again and again, which is not its fault
             retry=Retry(4, Fixed(0.2)),
             groups=GroupLimits(concurrency=1) if name == "groups" else None,
             keep_completed=True,
@@ -108,7 +108,7 @@ class TortureApp:
         return ctx.fence
 
     async def add(self, order: PlannedJob) -> tuple[str, str]:
-        """Store what was ordered; the queue and id of the job that answers for it."""
+        """Add a planned job. Returns the queue and the id of the job that was stored for it."""
         main = self.queues["groups" if order.kind is JobKind.GROUPED else "main"]
         if order.kind is JobKind.FLOW:
             children = [self._new("children", order, nonce) for nonce in order.nonces[1:]]

@@ -1,4 +1,4 @@
-"""Finds out what a torture run lost, doubled or ran too early."""
+"""Finds out what a torture run lost, duplicated or ran too early."""
 
 import json
 from collections import Counter, defaultdict
@@ -23,7 +23,7 @@ _PAGE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A job as it lies in the store."""
+    """A job as it is in the store."""
 
     ref: str
     queue: str
@@ -36,7 +36,7 @@ class Stored:
 
     @property
     def fence(self) -> str | None:
-        """Of the run whose end was accepted, as its handler returned it."""
+        """The fence of the run whose end was accepted, as its handler returned it."""
         return self.record.result if self.record.state is State.COMPLETED else None
 
 
@@ -61,7 +61,7 @@ def _nonce(record: JobRow) -> str:
 
 
 async def open_jobs(app: App, tag: str) -> int:
-    """How many have not ended, the next run of the schedule aside."""
+    """How many jobs have not ended, apart from the schedule's next run."""
     total = 0
     for short in QUEUES:
         if short != "ticks":
@@ -71,7 +71,7 @@ async def open_jobs(app: App, tag: str) -> int:
 
 
 async def refs_in(url: str, tag: str) -> set[str]:
-    """The jobs of the run in another store than its own."""
+    """The run's jobs in a store that is not its own."""
     async with App(url) as app:
         return {job.ref async for job in stored(app, tag)}
 
@@ -81,8 +81,8 @@ def acknowledged(folder: Path) -> set[str]:
     return {f"{line.facts[1]}/{line.facts[2]}" for line in lines(folder, "p*.log") if line.word == "ack"}
 
 
-_MOMENT = 0.01  # seconds that two clocks of one machine may differ by when read apart
-_NAMED = 20  # offenders that a report names
+_MOMENT = 0.01  # seconds by which two readings of one machine's clock may differ
+_NAMED = 20  # offenders that a report lists
 
 # Each must be 0.
 PROMISES = (
@@ -94,7 +94,7 @@ PROMISES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TortureReport:
-    """The figures of a run. `offenders` names jobs for each promise that was broken."""
+    """The figures of a run. `offenders` lists jobs for each promise that was broken."""
 
     seed: int
     url: str
@@ -111,7 +111,7 @@ class TortureReport:
         return [promise for promise in PROMISES if self.figures[promise]]
 
     def document(self) -> dict[str, Any]:
-        """For a file."""
+        """The report as JSON, for a file."""
         return {
             "seed": self.seed, "url": self.url, "seconds": self.seconds, "drained": self.drained,
             "figures": dict(self.figures), "faults": dict(self.injected), "recovery_seconds": dict(self.recovery),
@@ -148,7 +148,7 @@ async def check(
 
 
 class _Story:
-    """The lines of all ledgers, sorted by what they tell of, beside the jobs of the store."""
+    """The lines of all logs, sorted by what they are about, and the jobs of the store."""
 
     def __init__(self, entries: list[LedgerEntry], jobs: list[Stored]) -> None:
         self.jobs = {job.ref: job for job in jobs}
@@ -162,8 +162,8 @@ class _Story:
         self.over: dict[tuple[str, str], LedgerEntry] = {}
         self.ends: Counter[str] = Counter()
         self.events: dict[str, Counter[str]] = defaultdict(Counter)
-        self.kills: dict[int, list[float]] = defaultdict(list)  # by process; numbers are used again
-        self.outages: list[tuple[float, float]] = []  # from when to when the store was away
+        self.kills: dict[int, list[float]] = defaultdict(list)  # by process id, which may be reused
+        self.outages: list[tuple[float, float]] = []  # when the store was away
         self._away_since: list[float] = []
         self.orphaned: list[str] = []
         for line in sorted(entries, key=lambda line: line.at):
@@ -190,12 +190,12 @@ class _Story:
                 self._away_since.append(line.at)
             case "back", _:
                 since = self._away_since.pop()
-                if not self._away_since:  # else it was away before that, and still is
+                if not self._away_since:  # otherwise it was away before that, and still is
                     self.outages.append((since, line.at))
             case _:
-                pass  # for people who read it
+                pass  # for people who read the log
 
-    # what is promised
+    # promises
 
     def offenders(self) -> dict[str, list[str]]:
         return {
@@ -210,13 +210,13 @@ class _Story:
         }
 
     def _kept(self, nonce: str) -> bool:
-        """A job of a key that was taken is answered for by the one that has it."""
+        """Whether an acknowledged job is there; a job whose key was taken is represented by the key's owner."""
         if self.attempts[nonce].facts[1] == JobKind.DEDUP:
             return self.acks[nonce] in self.jobs
         return nonce in self.by_nonce
 
     def _unexpected(self) -> Iterator[str]:
-        """What nobody asked for; what ended well and never ran; what ran and is in no store."""
+        """Jobs that nobody added; jobs that completed but never ran; jobs that ran and are in no store."""
         yield from (nonce for nonce in self.by_nonce if nonce not in self.attempts)
         for ref, job in self.jobs.items():
             if job.record.state is State.COMPLETED and not self.ends[ref]:
@@ -233,7 +233,7 @@ class _Story:
         return self.starts.get(ref, [])
 
     def _unexplained(self, job: Stored) -> int:
-        """Runs beyond the first that neither a stall nor a retry accounts for."""
+        """Runs beyond the first that neither a stall nor a retry explains."""
         record, again = job.record, len(self._runs(job.ref)) - 1
         retries = record.attempts_made - (1 if job.ended else 0)
         return again - record.stalls - max(0, retries) - self.events[job.ref]["released"]
@@ -245,7 +245,7 @@ class _Story:
                 yield ref
 
     def _accepted(self, job: Stored) -> tuple[float, float] | None:
-        """From when to when the run lasted whose end the store accepted."""
+        """When the run began and ended whose end the store accepted."""
         if job.fence is None:
             return None
         start = next((line for line in self._runs(job.ref) if line.facts[3] == job.fence), None)
@@ -253,7 +253,7 @@ class _Story:
         return None if start is None or end is None else (start.at, end.at)
 
     def _overlapping(self) -> Iterator[str]:
-        """Two accepted runs of one group at the same time: the second was handed out before the first was handed in."""
+        """Two accepted runs of one group at the same time: the second was claimed before the first was settled."""
         runs: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
         for job in self.jobs.values():
             if job.queue == "groups" and (run := self._accepted(job)) is not None:
@@ -271,11 +271,11 @@ class _Story:
                     yield parent.ref
 
     def has_next_run(self, *, made: bool) -> bool:
-        """A schedule has one run to come, and no more; unless no worker ever lived to make it."""
+        """Whether a schedule has exactly one next run; or none if no worker ever lived to create it."""
         ticks = [job for job in self.jobs.values() if job.queue == "ticks"]
         return sum(not job.ended for job in ticks) == 1 if made or ticks else not self.starts
 
-    # what else there is to say
+    # figures
 
     def figures(self) -> dict[str, int]:
         states = Counter(job.record.state for job in self.jobs.values() if job.queue != "ticks")
@@ -297,8 +297,8 @@ class _Story:
         }
 
     def _recovered(self) -> Iterator[float]:
-        """Seconds from a kill until each job that it interrupted started again, but for those in which there was no
-        store to start it from."""
+        """Seconds from a kill until each interrupted job started again, without the time in which there was no
+        store."""
         for ref, starts in self.starts.items():
             for run, again in pairwise(starts):
                 died = next((at for at in self.kills.get(run.pid, ()) if at >= run.at), None)

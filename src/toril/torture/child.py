@@ -1,7 +1,5 @@
-"""The processes of a torture run: `python -m toril.torture.child worker|supervised|producer`.
-
-Each ends when its input does, so that none outlives the driver, however that ends.
-"""
+"""The processes of a torture run: `python -m toril.torture.child worker|supervised|producer`. Each ends when its stdin
+closes, so that none outlives the driver, however that ends."""
 
 import asyncio
 import os
@@ -33,13 +31,13 @@ def main() -> int:
 
 
 def _end_with_the_driver() -> NoReturn:
-    os.read(0, 1)  # nothing is ever written there
+    os.read(0, 1)  # nothing is ever written to it
     os.killpg(0, signal.SIGKILL)
     raise SystemExit(1)
 
 
 def _supervise() -> int:
-    """`toril run`, which starts processes of its own."""
+    """Run `toril run`, which starts processes of its own."""
     from toril.cli.main import main as toril  # noqa: PLC0415 - the other roles do without the commands
 
     options = ["--processes", "2", "--grace", f"{work.setting.grace}s", "--log-level", "warning"]
@@ -49,7 +47,7 @@ def _supervise() -> int:
 
 
 class _Producer:
-    """Adds its share of the orders, in step with the clock; started again, it goes on where it was killed."""
+    """Adds its share of the jobs, in step with the clock; after a restart it continues where it was killed."""
 
     def __init__(self, work: TortureApp) -> None:
         self._work = work
@@ -78,7 +76,7 @@ class _Producer:
         for number in self._numbers:
             await SYSTEM.sleep(max(0.0, self._began + number / pace - SYSTEM.monotonic()))
             order = order_of(self._setting.seed, number, lease=int(self._setting.lease * 1000))
-            for nonce in reversed(order.nonces):  # what the next of this name goes by comes last
+            for nonce in reversed(order.nonces):  # the one that the next start relies on comes last
                 self._ledger.note("attempt", nonce, order.kind, order.delay, order.key or "-")
             while not await self._add(order) and order.named:
                 await SYSTEM.sleep(0.2)

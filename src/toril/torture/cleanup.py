@@ -1,4 +1,4 @@
-"""Removes everything of a torture run from a store that others use."""
+"""Removes all traces of a torture run from a store that others use."""
 
 from urllib.parse import urlsplit
 
@@ -37,7 +37,7 @@ async def _obliterate(app: App, setting: RunSettings) -> None:
 
 
 async def _sweep(setting: RunSettings) -> None:
-    """Workers, calls and leaders have keys too, which would go in an hour."""
+    """Workers, calls and leaders have keys too, which would expire in an hour."""
     from toril.engines.redis.connection.connection import lent  # noqa: PLC0415 - only where the store is Redis
     from toril.engines.redis.connection.topology import Topology  # noqa: PLC0415
     from toril.engines.redis.connection.url import parse  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""One torture run: processes and faults, then a quiet time until all is done, then the check."""
+"""One torture run: processes and faults, then a quiet period until everything is done, then the check."""
 
 import asyncio
 import signal
@@ -23,14 +23,14 @@ __all__ = ["Torture", "faults_of", "possible", "torture"]
 
 _WORKER = frozenset({FaultType.KILL, FaultType.FREEZE, FaultType.TERM, FaultType.TERM_GROUP, FaultType.INTERRUPT_GROUP})
 _ALWAYS = frozenset(FaultType) - LINK - SERVER - DISK
-_LOOK = 0.5  # seconds between two looks
+_LOOK = 0.5  # seconds between two checks
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Torture:
-    """What was asked for. `url` is a store's, or `redis` or `sqlite` for one of the run's own. Times are seconds."""
+    """The parameters. `url` is a store's, or `redis` or `sqlite` for one of the run's own. Times are seconds."""
 
     seed: int
     url: str
@@ -46,7 +46,7 @@ class Torture:
 
 
 def possible(run: Torture) -> frozenset[FaultType]:
-    """What can be done there. A server that is not the run's own is left alone; so is its disk."""
+    """The faults that can be injected. A server that is not the run's own is left alone, and so is its disk."""
     found = set(_ALWAYS)
     if run.url == "redis" or urlsplit(run.url).scheme == "redis":
         found |= LINK
@@ -58,7 +58,7 @@ def possible(run: Torture) -> frozenset[FaultType]:
 
 
 async def torture(run: Torture) -> TortureReport:
-    """Nothing of it is left behind, but for the ledgers in its folder."""
+    """Run it. Nothing is left behind, except for the logs in its folder."""
     async with AsyncExitStack() as stack:
         return await _Run(run, stack).run()
 
@@ -94,7 +94,7 @@ class _Run:
         )
         app = App(url, prefix=self._setting.prefix)
         await self._stack.enter_async_context(app)
-        if url == self._run.url:  # what is ours alone goes with its folder
+        if url == self._run.url:  # a store of our own is deleted with its folder
             self._stack.push_async_callback(clean, app, self._setting)
         began = SYSTEM.monotonic()
         await self._staff(url)
@@ -147,7 +147,7 @@ class _Run:
         return member
 
     async def _wired(self, url: str) -> str:
-        """The same store over a wire of its own, where there is one."""
+        """The same store through a proxy of its own, if there is one."""
         parts = urlsplit(url)
         if parts.scheme != "redis":
             return url
@@ -177,7 +177,7 @@ class _Run:
             self._ledger.note("fault", fault.kind.name, target)
 
     async def _apply(self, fault: PlannedFault) -> object | None:
-        """Whom it hit; None if there was nobody."""
+        """Apply a fault, and return whom it hit; None if there was nobody."""
         match fault.kind:
             case kind if kind in _WORKER:
                 return await self._on_worker(self._workers[fault.of(len(self._workers))], fault)
@@ -222,12 +222,12 @@ class _Run:
 
     @property
     def _everyone(self) -> list[FleetMember]:
-        """In the order of their wires, where they have some."""
+        """All members, in the order of their proxies, if there are any."""
         return [*self._workers, *self._producers]
 
     @contextmanager
     def _store_away(self) -> Iterator[None]:
-        """For all; the ledger tells from when to when."""
+        """The store is away for all; the log tells from when to when."""
         self._ledger.note("away")
         try:
             with self._all_cut_off():
@@ -243,7 +243,7 @@ class _Run:
             yield
 
     async def _thawed(self, member: FleetMember, pid: int | None, fault: PlannedFault) -> int | None:
-        """The one that was stopped goes on when the fault is over; which."""
+        """Resume the stopped process when the fault is over, and return it."""
         if pid is not None:
             with member.still():
                 await SYSTEM.sleep(fault.seconds)
@@ -252,7 +252,7 @@ class _Run:
         return pid
 
     async def _all_still(self, meanwhile: Coroutine[Any, Any, T]) -> T:
-        """As a machine that sleeps."""
+        """Stop everything, like a machine that sleeps."""
         async with self._still:
             with self._all_cut_off():
                 for member in self._everyone:
@@ -273,12 +273,12 @@ class _Run:
                     await disk.fill()
                     await SYSTEM.sleep(fault.seconds)
                     disk.empty()
-        else:  # which hits them all: they stand still meanwhile
+        else:  # which affects all: stop them meanwhile
             await self._cut_power(disk)
         return "disk"
 
     async def _cut_power(self, disk: Disk) -> None:
-        """What was acknowledged by now must be on a disk that loses its power now."""
+        """Cut the power: what has been acknowledged by now must be on the disk."""
         promised: set[str] = set()
 
         async def cut() -> Path:
@@ -295,7 +295,7 @@ class _Run:
     # the end
 
     async def _drained(self, app: App) -> bool:
-        """A slow machine may take its time, as long as ever fewer are left."""
+        """Wait until all jobs have ended. A slow machine may take its time, as long as their number falls."""
         fewest, until = None, SYSTEM.monotonic() + self._run.drain
         while left := await open_jobs(app, self._setting.tag):
             if fewest is None or left < fewest:
@@ -306,7 +306,7 @@ class _Run:
         return True
 
     async def _produced(self) -> bool:
-        """Nor are producers hurried, as long as they get on."""
+        """Wait for the producers, as long as they make progress."""
         written, until = 0, SYSTEM.monotonic() + self._run.drain
         while not all(each.done for each in self._producers):
             now = sum(path.stat().st_size for path in self._run.folder.glob("p*.log"))
@@ -324,5 +324,5 @@ async def _rest(seconds: float) -> str:
 
 
 def faults_of(run: Torture) -> Sequence[PlannedFault]:
-    """The plan, for those who only want to see it."""
+    """The plan of faults, to be shown."""
     return draw(run.seed, run.seconds, possible(run), every=run.every)

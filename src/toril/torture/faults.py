@@ -21,7 +21,7 @@ _MEGABYTES = 256
 
 
 class Disk:
-    """ext4 on a loop device, in memory so that a copy of it is made within milliseconds."""
+    """ext4 on a loop device, in memory so that copying it takes milliseconds."""
 
     def __init__(self) -> None:
         shared = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
@@ -41,7 +41,7 @@ class Disk:
         await _made("mount", "-o", "loop", str(image), str(place))
 
     async def fill(self) -> None:
-        """Leave no room on it."""
+        """Leave no free space."""
         await asyncio.get_running_loop().run_in_executor(None, self._fill)
 
     def _fill(self) -> None:
@@ -60,13 +60,13 @@ class Disk:
         return copy
 
     async def opened(self, image: Path) -> Path:
-        """Where the files of an image can be read."""
+        """A folder in which the files of an image can be read."""
         place = image.with_suffix("")
         await self._mount(image, place)
         return place
 
     async def discard(self, place: Path) -> None:
-        """A cut has been looked at."""
+        """Delete an image."""
         await _made("umount", "--lazy", str(place))
         place.with_suffix(".img").unlink()
 
@@ -85,7 +85,7 @@ async def _made(*command: str) -> None:
     try:
         _, complaint = await process.communicate()
     except asyncio.CancelledError:
-        await process.wait()  # or nobody would know of what it is about to mount
+        await process.wait()  # otherwise nobody would know what it is about to mount
         raise
     if process.returncode:
         raise EngineUnusable(f"--own-disk needs root: {command[0]} says {complaint.decode().strip()!r}")
@@ -95,15 +95,15 @@ _CHUNK = 65_536
 
 
 class Proxy:
-    """Passes bytes on. What is swallowed leaves a hole in the stream, so such a connection is reset when the wire is
-    healed: no byte is ever wrong, some never arrive."""
+    """Forwards bytes. Swallowed bytes leave a hole in the stream, so such a connection is reset when the fault is over:
+    no byte is ever wrong, some never arrive."""
 
     def __init__(self, host: str, port: int) -> None:
         self.target = (host, port)
         self.delay = 0.0  # seconds, each way
-        self.silent = False  # nothing arrives, either way
-        self.deaf = False  # what the server answers does not arrive
-        self._replies_to_lose = 0  # so many answers are lost, each with its connection
+        self.silent = False  # nothing arrives, in either direction
+        self.deaf = False  # the server's answers do not arrive
+        self._replies_to_lose = 0  # how many answers to lose, each with its connection
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._ends: set[asyncio.StreamWriter] = set()
@@ -133,11 +133,11 @@ class Proxy:
             _reset(end)
 
     def cut_replies(self, count: int) -> None:
-        """Lose the next answers: the server has done what nobody hears of."""
+        """Lose the next answers: the server has acted, but nobody hears of it."""
         self._replies_to_lose += count
 
     async def inject(self, fault: PlannedFault) -> None:
-        """For as long as the fault lasts; then the wire is as it was. The first fault to end ends those beside it."""
+        """Apply a fault while it lasts; then restore the connections. The first fault to end ends all."""
         match fault.kind:
             case FaultType.CUT:
                 self.cut()
@@ -179,7 +179,7 @@ class Proxy:
                 ways.create_task(self._pass_on(reader, out, ends, answers=False))
                 ways.create_task(self._pass_on(there, writer, ends, answers=True))
         except OSError:
-            pass  # the server is not there: neither is the wire
+            pass  # the server is away, and so is the connection
         except ExceptionGroup as group:
             if group.split(OSError)[1] is not None:
                 raise
@@ -215,22 +215,21 @@ class Proxy:
 
 
 def _reset(end: asyncio.StreamWriter) -> None:
-    """Close it as a host does that knows of no such connection, instead of politely."""
+    """Reset the connection, like a host that does not know it."""
     if not end.transport.is_closing():
         end.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         end.transport.abort()
 
 
-_PATIENCE = 300.0  # seconds until it answers: a busy machine reads a long log slowly
-# A guard tells which process the server is, and ends it with its own input: so it does not outlive the driver.
+_PATIENCE = 300.0  # seconds until it answers; a busy machine reads a long log slowly
+# A guard prints the server's process id, and kills the server when its stdin closes, so it cannot outlive the driver.
 _GUARDED = '"$@" & echo $!; read -r _; kill -9 0'
 
 
 class OwnRedis:
-    """`redis-server` on a free port of loopback, with an append-only file that is synced before each answer.
-
-    One that is synced each second may answer before it writes, while its disk is slow with the last sync: kill -9 then
-    loses what was acknowledged."""
+    """`redis-server` on a free port of loopback, with an append-only file that is synced before each answer. With a
+    sync every second, the server may answer before it writes, while its disk is slow with the previous sync: kill -9
+    then loses acknowledged jobs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -278,7 +277,7 @@ class OwnRedis:
             await SYSTEM.sleep(0.02)
 
     async def tell(self, *words: str) -> str:
-        """The first line of what it answers to a command; nothing if it is not there."""
+        """The first line of its answer to a command; empty if it is away."""
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         except OSError:
@@ -292,10 +291,10 @@ class OwnRedis:
             writer.transport.abort()
 
     async def inject(self, fault: PlannedFault, away: Callable[[], AbstractContextManager[None]] = nullcontext) -> bool:
-        """For as long as the fault lasts; then it serves again. False: another fault is not over, and it does not serve
-        yet. One fault after the other, each as soon as it serves again, would leave the fleet without a store for
-        minutes, where the server takes longer to read its log than there is between two faults. `away` is entered
-        while it does not serve, and not for a fault that clients get over at once."""
+        """Apply a fault while it lasts; then the server serves again. False: another fault is not over, and it does not
+        serve yet. If each fault followed as soon as the server serves again, the fleet would be without a store for
+        minutes, if the server takes longer to read its log than the time between two faults. `away` is entered while it
+        does not serve, but not for a fault that clients recover from at once."""
         if self._failing.locked():
             return False
         async with self._failing:
@@ -317,13 +316,13 @@ class OwnRedis:
         return True
 
     def signal(self, number: signal.Signals) -> None:
-        """To the server alone: a guard that stands still guards nothing."""
+        """Send a signal to the server only: a stopped guard would not guard."""
         if self._pid:
             with suppress(ProcessLookupError):
                 os.kill(self._pid, number)
 
     async def kill(self) -> None:
-        """Returns once it is gone, and its guard: their output ends when nobody has it open any more."""
+        """Kill it. Returns once it and its guard have ended, which closes their output."""
         guard, self._guard, self._pid = self._guard, None, 0
         if guard is not None:
             with suppress(ProcessLookupError):

@@ -18,9 +18,9 @@ __all__ = ["Disturbance", "FleetMember", "FleetRole", "is_excused"]
 
 FleetRole = Literal["worker", "supervised", "producer"]
 _RESTART = 0.2  # seconds
-_STOP = 60.0  # seconds that a process may take to end when it is asked to, or when its supervisor is gone
-_NOTICE = 5.0  # seconds for a supervisor to notice that a child was killed, before it is asked to end
-_CALM = 5.0  # seconds in a row in which a process that is left alone can end; its longest job takes three
+_STOP = 60.0  # seconds that a process may take to end when told to, or when its supervisor has died
+_NOTICE = 5.0  # seconds for a supervisor to notice that a child was killed, before it is told to end
+_CALM = 5.0  # seconds in a row in which an undisturbed process can end; its longest job takes three
 _LOOK = 0.05
 _PROCESSES = Path("/proc")
 _NOT_OVER = float("inf")
@@ -28,26 +28,26 @@ _NOT_OVER = float("inf")
 
 @dataclass(slots=True)
 class Disturbance:
-    """From when to when a process could not go on: one of its own stood still, or its store was away."""
+    """A time in which a process could not continue: one of its own was stopped, or its store was away."""
 
-    process: asyncio.subprocess.Process | None  # None: whoever was there
+    process: asyncio.subprocess.Process | None  # None: every process
     began: float
     ended: float = _NOT_OVER
 
 
 class FleetMember:
-    """One place of the fleet. In a supervised one a fault hits a child of the supervisor, or the supervisor alone."""
+    """One slot of the fleet. Under a supervisor, a fault hits a child of the supervisor, or the supervisor alone."""
 
     def __init__(self, role: FleetRole, setting: RunSettings, ledger: Ledger) -> None:
         self.role = role
         self.setting = setting
-        self.forced: list[str] = []  # processes that did not end well when they were asked to, and how they ended
+        self.forced: list[str] = []  # processes that did not end properly when told to, and how they ended
         self._ledger = ledger
         self._process: asyncio.subprocess.Process | None = None
         self._lives = 0
         self._disturbances: list[Disturbance] = []
-        self._groups: list[int] = []  # of supervisors that have ended; their children may still be there
-        self._kills: list[tuple[int, float]] = []  # which process, and when
+        self._groups: list[int] = []  # of supervisors that have ended; their children may still be running
+        self._kills: list[tuple[int, float]] = []  # process and time
         self._asked: asyncio.subprocess.Process | None = None
         self._left_alone: asyncio.subprocess.Process | None = None
         self._closing = False
@@ -70,7 +70,7 @@ class FleetMember:
 
     async def _born(self) -> None:
         self._lives += 1
-        # A producer goes on in its own ledger; a worker's new life has a ledger of its own.
+        # A restarted producer continues its log; a restarted worker gets a new one.
         name = self.setting.name if self.role == "producer" else f"{self.setting.name}.{self._lives}"
         with (self.setting.logs / f"{self.setting.name}.err").open("ab") as errors:
             words, environment = self.command(replace(self.setting, name=name))
@@ -84,16 +84,16 @@ class FleetMember:
             )
 
     def command(self, setting: RunSettings) -> tuple[list[str], dict[str, str]]:
-        """What is started, and with which environment."""
+        """The command and its environment."""
         return [sys.executable, "-m", "toril.torture.child", self.role], setting.environment()
 
     @property
     def done(self) -> bool:
-        """Whether it has nothing more to do, as a producer may."""
+        """Whether it has nothing more to do; only producers finish."""
         return self._keeper is not None and self._keeper.done()
 
     def pids(self) -> list[int]:
-        """Those that can be hit: workers that have booted, and any producer."""
+        """The processes that can be hit: workers that have booted, and producers."""
         process = self._process
         if process is None or process.returncode is not None:
             return []
@@ -103,7 +103,7 @@ class FleetMember:
         return [pid for pid in dict.fromkeys(_booted(self.setting, name)) if _belongs(pid, process.pid)]
 
     def signal_one(self, target: float, number: signal.Signals) -> int | None:
-        """Send a signal to one of its processes; which."""
+        """Send a signal to one of its processes, and return which."""
         pids = self.pids()
         if not pids or self._is_left_alone():
             return None
@@ -112,19 +112,19 @@ class FleetMember:
         return pid
 
     def signal_supervisor(self, number: signal.Signals) -> int | None:
-        """Send a signal to the supervisor alone, once its children work; which."""
+        """Send a signal to the supervisor alone, once its children are ready; return which."""
         if self.role != "supervised" or self._process is None or not self.pids() or self._is_left_alone():
             return None
         self._send(self._process.pid, number)
         return self._process.pid
 
     def _is_left_alone(self) -> bool:
-        """Whether no process of it is killed or stopped by itself any more: of those that are asked to end some have to
-        show that they do, and most would be hit within their grace."""
+        """Whether its processes are no longer killed or stopped individually: of those told to end, some must show that
+        they do, and most would be hit within their grace period."""
         return self._process is not None and self._process is self._left_alone
 
     def thaw(self, pid: int) -> None:
-        """Have one that was stopped go on, unless it was killed meanwhile. Its supervisor may have been killed."""
+        """Resume a stopped process, unless it was killed meanwhile. Its supervisor may have been killed."""
         if any(_belongs(pid, group) for group in self._alive()):
             self._send(pid, signal.SIGCONT)
 
@@ -140,15 +140,15 @@ class FleetMember:
                 os.killpg(group, number)
 
     def _alive(self) -> list[int]:
-        """Its process groups: that of the process now, and those that supervisors left behind."""
+        """Its process groups: the current one, and those that supervisors left behind."""
         process = self._process
         if process is None or (process.returncode is not None and self.role != "supervised"):
             return self._groups
         return [*self._groups, process.pid]
 
     async def term(self, number: signal.Signals = signal.SIGTERM, *, group: bool = False) -> int | None:
-        """Ask it to end, or its whole group as a terminal does, and see that it does; which. It is asked once: a second
-        time would mean at once. A group that was asked is left alone from then on."""
+        """Tell it, or its whole group as a terminal does, to end, check that it does, and return which. It is told
+        once: a second time would mean at once. A group that was told is left alone from then on."""
         process = self._process
         if process is None or process is self._asked or process.returncode is not None or not self.pids():
             return None
@@ -176,8 +176,8 @@ class FleetMember:
         return process.pid
 
     async def _noticed(self, process: asyncio.subprocess.Process) -> None:
-        """Give its supervisor time to learn of every child that was killed before: one that is asked to stop after it
-        has died looks like one that was asked before. If it does not learn of it, it is asked all the same."""
+        """Give its supervisor time to notice every child that was killed before: a child told to stop after its death
+        looks like one told before. If the supervisor does not notice, it is told anyway."""
         until = SYSTEM.monotonic() + _NOTICE
         while any(_belongs(pid, process.pid) for pid, _ in self._kills) and process.returncode is None:
             if SYSTEM.monotonic() > until:
@@ -201,13 +201,13 @@ class FleetMember:
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Meanwhile one of the processes that it has now stands still."""
+        """One of its current processes is stopped meanwhile."""
         with self._disturbed(self._process):
             yield
 
     @contextmanager
     def cut_off(self) -> Iterator[None]:
-        """Meanwhile it cannot reach its store, or all of it stands still, whatever process it has."""
+        """It cannot reach its store meanwhile, or all of it is stopped."""
         with self._disturbed(None):
             yield
 
@@ -221,7 +221,7 @@ class FleetMember:
             disturbance.ended = SYSTEM.monotonic()
 
     async def close(self) -> None:
-        """End it for good, and well if that can be."""
+        """End it for good, properly if possible."""
         self._closing = True
         if self.role != "producer":
             await self.term()
@@ -229,7 +229,7 @@ class FleetMember:
         await self.kill()
 
     async def kill(self) -> None:
-        """Leave nothing of it."""
+        """Kill everything."""
         self._closing = True
         self.signal_all(signal.SIGCONT)
         self.signal_all(signal.SIGKILL)
@@ -241,15 +241,15 @@ class FleetMember:
 
 
 def is_excused(asked: float, ended: float, *, killed: bool, grace: float, disturbances: Sequence[Disturbance]) -> bool:
-    """Whether a process may have ended badly: one of its own was killed after it was asked to end. Or its grace ran out
-    without five seconds in a row in which all of its processes ran and its store could be reached. What it takes to
-    kill it once the grace is over is no time to end in. Times are seconds."""
+    """Whether a process may end badly: one of its own was killed after it was told to end, or its grace period had no
+    five seconds in a row in which all of its processes ran and its store could be reached. The time needed to kill it
+    after the grace period does not count. Times are seconds."""
     over = asked + grace
     return killed or (ended >= over and _longest_calm(asked, over, disturbances) < _CALM)
 
 
 def _longest_calm(since: float, until: float, disturbances: Sequence[Disturbance]) -> float:
-    """Seconds in a row without any of them."""
+    """The longest undisturbed time, in seconds."""
     longest, calm_from = 0.0, since
     for each in sorted(disturbances, key=lambda each: each.began):
         longest = max(longest, min(each.began, until) - calm_from)
@@ -262,7 +262,7 @@ def _booted(setting: RunSettings, name: str) -> list[int]:
 
 
 def _belongs(pid: int, group: int) -> bool:
-    """Whether a process is alive and of this group: its number may be another's by now."""
+    """Whether a process is alive and in this group: its id may have been reused."""
     try:
         return os.getpgid(pid) == group
     except ProcessLookupError:
@@ -270,7 +270,8 @@ def _belongs(pid: int, group: int) -> bool:
 
 
 def _lives(group: int) -> bool:
-    """Whether a process of the group still runs. One that has ended stays in it for as long as nobody waits for it."""
+    """Whether a process of the group is still running. A process that has ended stays in it until someone waits for
+    it."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

@@ -27,26 +27,26 @@ __all__ = [
 
 
 class JobKind(StrEnum):
-    """What a job is like."""
+    """Kinds of jobs."""
 
     PLAIN = "plain"
-    RETRIES = "retries"  # fails once or twice, then ends well
-    FAILS = "doomed"  # fails for good, and stays to be seen
+    RETRIES = "retries"  # fails once or twice, then completes
+    FAILS = "doomed"  # fails for good, and is kept
     DELAYED = "delayed"
     LONG = "long"  # longer than its lease
     FLOW = "flow"  # waits for children in another queue
-    DEDUP = "dedup"  # one at a time of its key
-    GROUPED = "grouped"  # one at a time of its group, in order
+    DEDUP = "dedup"  # one at a time per key
+    GROUPED = "grouped"  # one at a time per group, in order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedJob:
-    """One thing that a producer asks for. Times are milliseconds."""
+    """One job, or flow, that a producer adds. Times are milliseconds."""
 
     number: int
     kind: JobKind
     ms: int
-    named: bool  # the producer chooses its id, and asks again while it does not know
+    named: bool  # the producer chooses its id, and repeats the add until it is acknowledged
     fails: int = 0
     delay: int = 0
     children: int = 0
@@ -58,7 +58,7 @@ class PlannedJob:
 
     @property
     def nonces(self) -> list[str]:
-        """Its own, and those of the jobs that it waits for."""
+        """Its own, and those of its children."""
         return [self.nonce, *(f"{self.nonce}.{child}" for child in range(self.children))]
 
 
@@ -69,7 +69,7 @@ _MIX = {
 
 
 def order_of(seed: int, number: int, *, lease: int) -> PlannedJob:
-    """The same for the same seed, in every process."""
+    """The same jobs for the same seed, in every process."""
     chance = random.Random(f"{seed} order {number}")  # noqa: S311 - a plan, no secret
     kind = chance.choices(list(_MIX), list(_MIX.values()))[0]
     return PlannedJob(
@@ -85,7 +85,7 @@ def order_of(seed: int, number: int, *, lease: int) -> PlannedJob:
 
 
 class FaultType(StrEnum):
-    """What can be done to a fleet."""
+    """Kinds of faults."""
 
     KILL = "kill -9 of a worker"
     FREEZE = "SIGSTOP of a worker"
@@ -114,7 +114,7 @@ MUTE = frozenset({FaultType.BLACKHOLE, FaultType.DEAF})  # no answer arrives for
 SERVER = frozenset({FaultType.KILL_SERVER, FaultType.FREEZE_SERVER, FaultType.FLUSH_SCRIPTS, FaultType.KILL_CLIENTS})
 DISK = frozenset({FaultType.FILL_DISK, FaultType.CUT_POWER})
 
-# How often, beside the others; and the shortest and longest time that it lasts, in seconds, 0 for a moment.
+# Relative frequency, and the shortest and longest duration in seconds; 0 for instantaneous faults.
 _TABLE: dict[FaultType, tuple[float, float, float]] = {
     FaultType.KILL: (10, 0, 0), FaultType.FREEZE: (4, 0.3, 5.0), FaultType.TERM: (2, 0, 0),
     FaultType.KILL_PRODUCER: (2, 0, 0),
@@ -129,7 +129,7 @@ _TABLE: dict[FaultType, tuple[float, float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
-    """`at` and `seconds` are seconds; `target` in [0, 1) says which of those there are."""
+    """`at` and `seconds` are seconds; `target` in [0, 1) selects the process."""
 
     at: float
     kind: FaultType
@@ -137,7 +137,7 @@ class PlannedFault:
     seconds: float
 
     def of(self, count: int) -> int:
-        """Which of so many."""
+        """The index of the target among this many."""
         return int(self.target * count)
 
     def document(self) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class PlannedFault:
 
 
 def draw(seed: int, seconds: float, possible: AbstractSet[FaultType], *, every: float = 0.8) -> list[PlannedFault]:
-    """One fault each `every` seconds, on average. A seed has its favourites, so that seeds differ in kind."""
+    """One fault every `every` seconds, on average. Each seed has its favourites, so that seeds differ."""
     chance = random.Random(f"{seed} blows")  # noqa: S311 - no secret; another word, and seeds would stand for other plans
     favour = {kind: chance.choice((0.3, 1, 1, 3)) for kind in FaultType}
     faults: list[PlannedFault] = []
@@ -159,7 +159,7 @@ def draw(seed: int, seconds: float, possible: AbstractSet[FaultType], *, every: 
             return faults
         if kind in possible:
             _, least, most = _TABLE[kind]
-            target = math.floor(target * 10_000) / 10_000  # rounded up it might be 1, and there is no such worker
+            target = math.floor(target * 10_000) / 10_000  # rounded up, it could be 1, which is no worker
             faults.append(PlannedFault(round(at, 3), kind, target, round(least + share * (most - least), 3)))
 
 
@@ -168,7 +168,7 @@ VARIABLE: Final = "TORIL_TORTURE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """One run, as one of its processes sees it. Times are seconds."""
+    """A run as one of its processes sees it. Times are seconds."""
 
     url: str = "memory://"
     tag: str = "none"
@@ -189,12 +189,12 @@ class RunSettings:
 
     @property
     def log(self) -> Path:
-        """Where this process notes what it does."""
+        """Where this process writes its log."""
         return self.logs / f"{self.name}.log" if self.folder else Path(os.devnull)
 
     @property
     def prefix(self) -> str:
-        """What the keys of the run begin with, on stores that have keys."""
+        """The prefix of the run's keys, on Redis."""
         return f"torture-{self.tag}"
 
     def environment(self) -> dict[str, str]:
@@ -202,5 +202,5 @@ class RunSettings:
 
     @classmethod
     def here(cls) -> "RunSettings":
-        """What the parent has set for this process."""
+        """The settings that the parent has passed to this process."""
         return cls(**json.loads(os.environ.get(VARIABLE, "{}")))

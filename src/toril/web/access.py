@@ -35,8 +35,8 @@ __all__ = [
 ]  # fmt: skip
 
 COOKIE: Final = "toril"
-_SHORTEST: Final = 16  # characters of a token: one that can be guessed is none
-_SHORTEST_PASSWORD: Final = 12  # characters: at 20 tries a minute nobody guesses one that is not in a dictionary
+_SHORTEST: Final = 16  # characters of a token, so that it cannot be guessed
+_SHORTEST_PASSWORD: Final = 12  # characters; at 20 tries a minute, nobody guesses one that is not in a dictionary
 _SIGNED_IN: Final = 7 * 86_400  # seconds that a browser stays signed in
 _PROXY_HEADERS: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 
@@ -136,7 +136,7 @@ class Tokens:
             return self._signed_in(connection.cookies.get(COOKIE, ""))
         kind, _, token = connection.headers["authorization"].partition(" ")
         digest = _digest(token.encode("latin-1", "replace"))
-        # All are compared, by digests of one length, so that the time taken tells nothing.
+        # Compare all of them, as digests of equal length, so that timing reveals nothing.
         found = [who for known, who in self._known if hmac.compare_digest(known, digest)]
         return found[0] if found and kind.lower() == "bearer" else None
 
@@ -208,13 +208,13 @@ def is_loopback(host: str) -> bool:
 
 
 def ticket_for(key: str, now: int) -> Ticket:
-    """A ticket signed with a key, at a time in ms. The key cannot be had from it."""
+    """A ticket signed with a key, at a time in ms. The key cannot be derived from it."""
     end = str(now // 1000 + _SIGNED_IN)
     return f"{end}.{_seal(key, end)}", _SIGNED_IN
 
 
 def holds(ticket: str, key: str, now: int) -> bool:
-    """Whether the ticket was signed with the key and has not ended."""
+    """Whether the ticket was signed with the key and has not expired."""
     end, _, seal = ticket.partition(".")
     if not (end.isascii() and end.isdecimal() and len(end) < 12 and int(end) > now // 1000):
         return False
@@ -230,7 +230,7 @@ def _seal(key: str, end: str) -> str:
 
 
 def _credentials(header: str) -> bytes:
-    """What a browser sends as `name:password`; nothing if that is not what was sent."""
+    """The `name:password` that a browser sends; empty if it sent something else."""
     kind, _, text = header.partition(" ")
     if kind.lower() != "basic":
         return b""

@@ -10,12 +10,13 @@ from toril.web.templates import Name, Words, compact, number, plural
 __all__ = ["ACTIONS", "in_words", "sentence"]
 
 Body: TypeAlias = Mapping[str, Any]
-_NAMED: Final = 3  # ids that are listed; of more the number is told
-_TEXT: Final = 80  # characters of a text that someone gave
+_NAMED: Final = 3  # ids to list; beyond that, only their number
+_TEXT: Final = 80  # characters of a text from a request
 
 
 def in_words(entry: AuditEntry) -> Words:
-    """The sentence, in parts: `Replayed 12 dead letters of webhooks, error 429`. What was refused was tried."""
+    """The entry as a sentence in parts: `Replayed 12 dead letters of webhooks, error 429`. A refused request is worded
+    as tried."""
     worded = ACTIONS.get(entry.action)
     if worded is None:
         return (f"{entry.action[:1].upper()}{entry.action[1:]} ", Name(entry.target), f" {compact(entry.detail)}")
@@ -34,12 +35,12 @@ def sentence(entry: AuditEntry) -> str:
 def _body(detail: str) -> Body:
     try:
         found = json.loads(detail) if detail else {}
-    except ValueError:  # a long one was cut
+    except ValueError:  # a long body was cut
         return {}
     return found if isinstance(found, dict) else {}
 
 
-# What it was done to.
+# The objects of the sentences.
 
 
 def _queue(entry: AuditEntry, _: Body) -> Words:
@@ -58,7 +59,7 @@ def _job(entry: AuditEntry, body: Body) -> Words:
 
 
 def _parted(target: str) -> tuple[str, str]:
-    """A queue, and what of it."""
+    """A queue, and the rest of the target."""
     queue, _, rest = target.partition("/")
     return queue, rest
 
@@ -68,7 +69,7 @@ def _one_job(queue: str, identity: str) -> Words:
 
 
 def _jobs(entry: AuditEntry, body: Body) -> Words:
-    """Of a bulk act: the jobs that were named, or those that a search meant."""
+    """The jobs of a bulk action: those named, or those that matched a search."""
     ids = body.get("ids")
     if isinstance(ids, list):
         if len(ids) == 1:
@@ -97,7 +98,7 @@ def _letters(entry: AuditEntry, body: Body) -> Words:
 
 
 def _many(entry: AuditEntry, named: int | None, noun: str) -> str:
-    """How many it was done to; of what was refused as a whole, how many were meant."""
+    """How many were changed; if everything was refused, how many were meant."""
     count = entry.done if entry.done is not None else named
     return f"{noun}s" if count is None else plural(count, noun)
 
@@ -125,7 +126,7 @@ def _sought(body: Body) -> Words:
 
 
 def _removed(entry: AuditEntry, body: Body) -> Words:
-    """Of acts that remove what is in a state: how many they removed."""
+    """How many jobs of a state were removed."""
     return f"{_many(entry, None, _jobs_in(body.get('state', 'waiting')))} in ", _queue_name(entry.target)
 
 
@@ -197,7 +198,7 @@ def _store(_: AuditEntry, body: Body) -> Words:
     return "queues ", *_listed(queues)[1:]
 
 
-# By the name of an endpoint's function: what was done, what someone tried to do, and to what.
+# By the name of an endpoint's function: the verb for done, the verb for tried, and the object.
 ACTIONS: Final[Mapping[str, tuple[str, str, Callable[[AuditEntry, Body], Words]]]] = {
     "pause queue": ("Paused", "pause", _queue),
     "resume queue": ("Resumed", "resume", _queue),

@@ -28,11 +28,11 @@ from toril.web.templates import Links, file, framed, rendered
 
 __all__ = ["LIVE", "Dashboard", "Live", "PageState", "TabView"]
 
-_TABS: Final = 64  # of the 128 connections: the API keeps places of its own
+_TABS: Final = 64  # of 128 connections: the rest is for the API
 _REST: Final = 1.0  # seconds between two messages, at least
-_SHARE: Final = 25  # the reader rests so many times as long as it reads: at most a twenty-fifth of a core
-_MOST: Final = 5.0  # seconds of rest, however busy the machine is
-_LONGEST: Final = 15.0  # seconds without a message, until a comment shows that the stream is alive
+_SHARE: Final = 25  # the reader rests this many times as long as it reads: at most a twenty-fifth of a core
+_MOST: Final = 5.0  # seconds of rest at most, however busy the machine is
+_LONGEST: Final = 15.0  # seconds without a message, after which a comment shows that the stream is alive
 _CELL: Final = re.compile(r'<[a-z]+ (?:[^<>]* )?id="(n-[^"]*)"([^>]*)>([^<]*)')
 _VALUE: Final = re.compile(r' (?:data-)?value="([^"]*)"')
 _ROW: Final = re.compile(r'<tr data-id="([^"]*)"')
@@ -40,7 +40,7 @@ _ROW: Final = re.compile(r'<tr data-id="([^"]*)"')
 
 @dataclass(frozen=True, slots=True)
 class TabView:
-    """What a tab looks at: a page, its query, and as whom, for pages differ by role."""
+    """What a tab shows: a page, its query, and for whom, because pages differ by role."""
 
     path: str
     query: bytes
@@ -49,14 +49,14 @@ class TabView:
 
 @dataclass(frozen=True, slots=True)
 class PageState:
-    """What of a page can change while it is open: cells, by their ids, and which rows there are."""
+    """The parts of a page that can change while it is open: cells, by id, and which rows there are."""
 
     cells: dict[str, str]
     rows: tuple[str, ...]
 
     @classmethod
     def of(cls, page: str) -> "PageState":
-        """Read from the page itself, so that a cell is named in one place, its template."""
+        """Read from the rendered page, so that each cell is named in one place only, its template."""
         cells = {}
         for name, attributes, text in _CELL.findall(page):
             value = _VALUE.search(attributes)
@@ -66,7 +66,8 @@ class PageState:
 
 @dataclass(eq=False, slots=True)
 class _Tab:
-    """One open page. What it has not read yet is merged, so that a slow one holds nothing up and keeps little."""
+    """An open page. Messages that it has not read yet are merged, so that a slow tab holds up nothing and needs little
+    memory."""
 
     look: TabView
     waiting: dict[str, str] = field(default_factory=dict)
@@ -90,7 +91,7 @@ class _Tab:
             self.woken.set()
 
     def lose(self, why: str) -> None:
-        """The page cannot be drawn for now; that is told once."""
+        """The page cannot be rendered at the moment; this is sent once."""
         if self.lost != why:
             self.lost = why
             self.tell(why)
@@ -100,7 +101,7 @@ class _Tab:
         self.woken.set()
 
     def messages(self) -> str:
-        """All that is new, as server-sent events."""
+        """Everything new, as server-sent events."""
         if self.waiting:
             self.news["patch"] = [{"id": name, "text": text} for name, text in self.waiting.items()]
         found = "".join(f"event: {kind}\ndata: {json.dumps(data)}\n\n" for kind, data in self.news.items())
@@ -110,7 +111,7 @@ class _Tab:
 
 
 class Live:
-    """The reader, and the tabs that it reads for. `draw` gives a page as its text."""
+    """The reader, and the tabs that it reads for. `draw` renders a page as text."""
 
     def __init__(self, draw: Callable[[TabView], Awaitable[str]], clock: Clock) -> None:
         self._draw = draw
@@ -120,7 +121,7 @@ class Live:
         self._over = False
 
     def follow(self, look: TabView) -> AsyncIterator[str]:
-        """What changes on a page, until the tab or the server closes."""
+        """The changes of a page, until the tab or the server closes."""
         if self._over or len(self._tabs) >= _TABS:
             raise Problem(503, "busy", "too many pages are open", headers={"retry-after": "30"})
         return self._messages(_Tab(look))
@@ -186,7 +187,7 @@ class _Html(HTMLResponse):
 
 
 class Dashboard:
-    """One app's pages. `means` is how someone signs in, where that is possible."""
+    """One app's pages. `means` is how to sign in, if that is possible."""
 
     def __init__(self, app: App, clock: Clock, means: Means) -> None:
         self._app = app
@@ -197,15 +198,15 @@ class Dashboard:
         self.live = Live(self._draw, clock)
 
     def asset(self, path: str) -> Response | None:
-        """A file that everyone may have; None if the path is none of one."""
+        """A file that everyone may have; None if the path is not one of them."""
         return file(path)
 
     async def page(self, path: str, raw: bytes, who: Who) -> Response:
-        """The page at a path, as one sees it."""
+        """The page at a path, as this person sees it."""
         return _Html(await self._drawn(path, raw, who))
 
     def stream(self, raw: bytes, who: Who) -> Response:
-        """What changes on the page that `view` names, by its address from the site's root."""
+        """The changes of the page that `view` names, by its address relative to the site's root."""
         view = query(raw).get("view", "")
         path, _, more = view.partition("?")
         self._found("/" + path.lstrip("/"), who)
@@ -234,7 +235,8 @@ class Dashboard:
         return rendered(template, given, to=Links.at(path), who=who, now=values.get("now") or self._clock.now())
 
     def problem(self, problem: Problem, path: str, incident: str | None = None) -> Response:
-        """What someone sees in place of a page. Whoever may not enter is asked to sign in, where that is possible."""
+        """The page shown instead when there is a problem. Whoever lacks access is asked to sign in, if that is
+        possible."""
         values: dict[str, Any] = {"problem": problem, "incident": incident}
         template = "away.html" if problem.code in ("store_unavailable", "closed", "uncertain") else "problem.html"
         if problem.code in ("who_are_you", "bad_code"):
@@ -245,7 +247,7 @@ class Dashboard:
     def sign_in_page(
         self, problem: Problem | None = None, path: str = SIGN_IN, *, link_printed: bool = False
     ) -> Response:
-        """Where someone signs in. `link_printed`: another link was just printed."""
+        """The page for signing in. `link_printed`: another link was just printed."""
         values = {"problem": problem, "told": link_printed, "minutes": CODE_MINUTES}
         text = self._rendered("enter.html", path or "/", None, framed(self._app.url), values)
         return _Html(text) if problem is None else _Html(text, problem.status, problem.headers)
@@ -260,7 +262,7 @@ class Dashboard:
         secure: bool = False,
         samesite: Literal["lax", "strict"] = "strict",
     ) -> Response:
-        """Back to the page that was asked for, with a ticket; from the page for signing in to the overview."""
+        """Redirect, with a ticket, to the page that was requested; from the sign-in page, to the overview."""
         value, seconds = ticket
         back = RedirectResponse("./" if path == SIGN_IN else "./" + path.rpartition("/")[2], 303)
         back.set_cookie(
@@ -276,5 +278,5 @@ class Dashboard:
 
 
 def _onward(given: Mapping[str, str], after: str) -> str:
-    """Where a list goes on: the same view, from that place. It is whole, for those who read without the script."""
+    """The address at which a list continues: the same view, from that position. It works without the script too."""
     return "?" + urlencode({**given, "after": after})

@@ -1,4 +1,4 @@
-"""The state of the whole app for all pages, read at most once in a moment and shared by all viewers."""
+"""The state of the whole app for all pages, read at most once every moment and shared by all viewers."""
 
 import asyncio
 from collections import deque
@@ -18,10 +18,10 @@ from toril.web.api.common import known_queue
 
 __all__ = ["FleetStatus", "FleetStatusReader", "Recall"]
 
-_FRESH: Final = 1.5  # seconds that it may be old
-_LOOKED_OVER: Final = 60.0  # seconds between two looks at the server itself
-_WEEK: Final = 600.0  # seconds that the usual rate of a week holds
-_KNOWN: Final = 1_000  # answers that are remembered
+_FRESH: Final = 1.5  # seconds for which it is fresh
+_LOOKED_OVER: Final = 60.0  # seconds between two checks of the server itself
+_WEEK: Final = 600.0  # seconds for which the usual rate of a week is kept
+_KNOWN: Final = 1_000  # answers kept
 _SAMPLES: Final = 40
 _SAMPLED: Final = 10_000  # ms between two samples of the backlog
 _FIVE_MINUTES: Final = 300_000
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Recall(Protocol):
-    """An answer that may be so many seconds old, or a new one."""
+    """An answer that may be this many seconds old, or a new one."""
 
     async def __call__(self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[T]]) -> T: ...
 
@@ -53,7 +53,7 @@ class FleetStatus:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What the navigation shows beside its entries."""
+        """The numbers beside the entries of the navigation."""
         broken = sum(circuit.state is not CircuitState.CLOSED for circuit in self.circuits)
         workers = len(self.overview.workers)
         return {"overview": len(self.needs), "dead": self.letters, "breakers": broken, "workers": workers}
@@ -61,7 +61,7 @@ class FleetStatus:
 
 @dataclass(slots=True)
 class FleetStatusReader:
-    """Reads it. What is costly is read seldom: the facts of the server, and what was usual in a week."""
+    """Reads the status. What is expensive is read rarely: the facts of the server, and the usual rates of a week."""
 
     app: App
     clock: Clock
@@ -74,7 +74,7 @@ class FleetStatusReader:
     _backlogs: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)
 
     async def now(self) -> FleetStatus:
-        async with self._reading:  # of many who come at once one reads, and serves the others
+        async with self._reading:  # one caller reads for all that come at the same time
             if self._last is None or self.clock.monotonic() - self._read_at >= _FRESH:
                 self._last = await self._read()
                 self._read_at = self.clock.monotonic()
@@ -141,7 +141,8 @@ class FleetStatusReader:
         )
 
     def _growth(self, queue: str, now: int, waiting: int) -> float | None:
-        """By how many jobs a minute the backlog has grown in the last five minutes, if it was looked at for one."""
+        """By how many jobs per minute the backlog has grown in the last five minutes, if it was sampled for at least
+        one."""
         samples = self._backlogs.setdefault(queue, deque(maxlen=_SAMPLES))
         if not samples or now - samples[-1][0] >= _SAMPLED:
             samples.append((now, waiting))
@@ -150,7 +151,7 @@ class FleetStatusReader:
         return (waiting - first[1]) / minutes if minutes >= 1 else None
 
     async def _week(self, queue: QueueFacts) -> float | None:
-        """How many percent usually fail, if anything is usual."""
+        """The usual failure rate in percent, if there is one."""
 
         async def ask() -> float | None:
             found = await (await known_queue(self.app, queue.name)).metrics("7d")
@@ -159,7 +160,7 @@ class FleetStatusReader:
         return await self.recall(("week", queue.name), _WEEK, ask)
 
     async def _dated(self, need: Need) -> Need:
-        """Counts tell the minute in which failures began; the run record of the first one tells the moment."""
+        """Counts only tell the minute in which failures began; the run record of the first one tells the moment."""
         if not isinstance(need, HighFailureRate):
             return need
         queue, minute = need.queue, need.since
@@ -172,7 +173,8 @@ class FleetStatusReader:
         return replace(need, since=await self.recall(("began", queue, minute), _WEEK, ask))
 
     async def _looked_over(self) -> Sequence[Finding]:
-        """What is wrong with the server. A file is not looked over: that reads all of it, and is the doctor's."""
+        """What is wrong with the server. A file is not checked here: that would read all of it, which is for the
+        doctor."""
         if self.app.url.startswith(("sqlite:", "memory:")):
             return ()
         if self._looked_at is None or self.clock.monotonic() - self._looked_at >= _LOOKED_OVER:

@@ -39,7 +39,7 @@ class GuardOptions:
 
 @dataclass(slots=True)
 class Guard:
-    """Refuses by raising a `Problem`."""
+    """Refuses requests by raising a `Problem`."""
 
     terms: GuardOptions
     clock: Clock
@@ -47,7 +47,7 @@ class Guard:
 
     def check_path(self, scope: Scope) -> None:
         """The path is brought into its one form."""
-        if scope["method"] == "CONNECT":  # what it names is no path
+        if scope["method"] == "CONNECT":  # it does not name a path
             raise Problem(
                 405,
                 "method",
@@ -60,9 +60,9 @@ class Guard:
         scope["path"] = canonical(raw.partition(b"?")[0])
 
     async def check_host(self, connection: HTTPConnection, address: str) -> Who | None:
-        """Whether it is we who are meant. A request with a valid token or password is meant for us under any name, and
-        is told who sent it: a page whose name was pointed here cannot know them. Prometheus and autoscalers ask by
-        address, or by names that clusters make up."""
+        """Check that the request is meant for this server. A request with a valid token or password is meant for it
+        under any name: a page whose name was pointed here cannot know them. Prometheus and autoscalers use addresses,
+        or names that clusters make up."""
         hosts = connection.headers.getlist("host")
         if len(hosts) != 1 or not hosts[0]:
             raise Problem(400, "bad_host", "the request needs exactly one Host header")
@@ -74,8 +74,9 @@ class Guard:
         raise Problem(421, "wrong_host", "unknown host; add its name to the allowed hosts")
 
     async def admit(self, connection: HTTPConnection, address: str) -> Who:
-        """Who asks. Strangers are told what to send; an address that guesses is told to wait. Only credentials that
-        could be guessed count: whoever has a session is let in, whatever others at the same address try."""
+        """Identify the sender. Strangers are told what to send, and an address that guesses is told to wait. Only
+        credentials that could be guessed count: whoever has a session is admitted, whatever others at the same address
+        try."""
         access = self.terms.access
         tries = "authorization" in connection.headers
         name = access.named(connection) if tries and isinstance(access, Named) else ""
@@ -83,7 +84,7 @@ class Guard:
             self.check_tries(address, name)
         who = await access.who(connection)
         if who is not None:
-            return who  # without forgetting wrong tries, or whoever has an account could guess all others' passwords
+            return who  # failed tries are kept, or anyone with an account could guess all others' passwords
         if tries:
             self.refuse_secret(address, name)
         if access.challenge is None:
@@ -91,7 +92,7 @@ class Guard:
         raise Problem(401, "who_are_you", "authentication required", headers={"www-authenticate": access.challenge})
 
     def refuse_secret(self, address: str, name: str = "") -> None:
-        """Count a wrong secret, be it sent with a request or typed into a form."""
+        """Count a wrong secret, whether sent with a request or typed into a form."""
         key, now = _counted(address, name), self.clock.monotonic()
         tries = [*self._tries(key, now), now]
         self._failed.pop(key, None)
@@ -100,7 +101,7 @@ class Guard:
         self._failed[key] = tries
 
     def check_tries(self, address: str, name: str = "") -> None:
-        """Whether an address may try at all to be this name."""
+        """Whether an address may try to sign in with this name at all."""
         now = self.clock.monotonic()
         tries = self._tries(_counted(address, name), now)
         if len(tries) >= _TRIES:
@@ -113,8 +114,8 @@ class Guard:
             )
 
     def _least(self, now: float) -> tuple[str, str]:
-        """What is forgotten first: what is over, else those with the fewest tries. If it were the oldest, whoever makes
-        names up could have the tries for one forgotten, and go on guessing."""
+        """The entry to forget first: an expired one, else one with the fewest tries. If it were the oldest, whoever
+        invents names could have tries for another name forgotten, and continue guessing."""
         oldest = next(iter(self._failed))
         if now - self._failed[oldest][-1] >= _MINUTE:
             return oldest
@@ -124,22 +125,22 @@ class Guard:
         return [at for at in self._failed.get(key, ()) if now - at < _MINUTE]
 
     def address(self, scope: Scope, headers: Headers) -> str:
-        """Whence it comes; a proxy's word on that counts only if we know the proxy."""
+        """The sender's address; what a proxy says about it counts only if the proxy is known."""
         peer = (scope.get("client") or ("unknown", 0))[0]
-        forwarded = ",".join(headers.getlist("x-forwarded-for"))  # a proxy adds its word as the last, or in a line more
+        forwarded = ",".join(headers.getlist("x-forwarded-for"))  # a proxy appends its value, or adds a line
         if forwarded and peer in self.terms.proxies:
             return forwarded.rpartition(",")[2].strip()[:64]
         return str(peer)
 
     def is_secure(self, scope: Scope, headers: Headers) -> bool:
-        """Whether the browser came over TLS; of what came through a proxy, a proxy that we know says so."""
+        """Whether the browser used TLS; behind a known proxy, the proxy says so."""
         peer = (scope.get("client") or ("unknown", 0))[0]
         forwarded = headers.get("x-forwarded-proto", "") if peer in self.terms.proxies else ""
         return bool(scope.get("scheme") == "https" or forwarded == "https")
 
 
 def _counted(address: str, name: str) -> tuple[str, str]:
-    """By what wrong tries are counted. A client of IPv6 has a network of addresses to itself."""
+    """The key by which failed tries are counted. A client with IPv6 has a whole network of addresses."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -150,12 +151,12 @@ def _counted(address: str, name: str) -> tuple[str, str]:
 
 
 def check_own(headers: Headers) -> None:
-    """What is sent by our own page or by a program, and not by another site's page."""
+    """Check that the request was sent by our own page or by a program, and not by another site's page."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None and site not in ("same-origin", "none"):
         raise Problem(403, "cross_site", "cross-site request: it was sent by a page of another site")
     if origin == "null" and site == "same-origin":
-        return  # a form of a page that sends no referrer, which ours do not
+        return  # a form on a page without referrers, as ours are
     if origin is not None and _netloc(origin) != headers.get("host", "").lower():
         raise Problem(403, "cross_site", "cross-site request: it was sent by a page of another site")
     if site is None and origin is None and "cookie" in headers:
@@ -163,7 +164,7 @@ def check_own(headers: Headers) -> None:
 
 
 def _netloc(origin: str) -> str | None:
-    """The host and port of an origin; None if it is no URL."""
+    """The host and port of an origin; None if it is not a URL."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:
@@ -171,7 +172,7 @@ def _netloc(origin: str) -> str | None:
 
 
 def check_meant(method: str, headers: Headers) -> None:
-    """What changes something is meant by whoever's browser sends it, and is JSON, which no form can send."""
+    """Check that a change was intended by the browser's user, and is sent as JSON, which no form can send."""
     if method in _SAFE:
         return
     check_own(headers)

@@ -31,7 +31,7 @@ __all__ = ["Problem", "answer", "as_json", "form_field", "problem_of", "read_for
 
 _KIND: Final = "application/json; charset=utf-8"
 
-# The first that fits; an error's subclasses stand before it.
+# The first match applies, so subclasses come before their bases.
 _STATUS: Final[tuple[tuple[type[TorilError], int, str], ...]] = (
     (NotFound, 404, "not_found"),
     (UnknownQueue, 404, "not_found"),
@@ -50,7 +50,7 @@ _STATUS: Final[tuple[tuple[type[TorilError], int, str], ...]] = (
 
 
 class Problem(Exception):
-    """An answer that is not what was asked for. `code` is for programs, the message for people."""
+    """An error response. `code` is for programs, the message for people."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Problem(Exception):
 
 
 def problem_of(error: TorilError) -> Problem:
-    """An error of ours, as those on the other side of HTTP hear of it."""
+    """The problem for one of Toril's errors."""
     for kind, status, code in _STATUS:
         if isinstance(error, kind):
             headers = {"retry-after": "1"} if status in (429, 503) else {}
@@ -79,7 +79,7 @@ def problem_of(error: TorilError) -> Problem:
 
 
 def answer(problem: Problem, incident: str | None = None) -> Response:
-    """`{"error": {"code", "message", "field", "incident"}}`; an incident is what to look for in the log."""
+    """`{"error": {"code", "message", "field", "incident"}}`; look for the incident in the log."""
     error: dict[str, Any] = {
         "code": problem.code, "message": problem.message, "field": problem.field, "incident": incident,
     }  # fmt: skip
@@ -96,11 +96,11 @@ MAX_BODY: Final = 1024 * 1024
 _FORM: Final = 8 * 1024
 _FIELDS: Final = 10
 _DEPTH: Final = 100
-_PATIENCE: Final = 5.0  # seconds between two parts of a body, and for a form, which strangers may send, as a whole
+_PATIENCE: Final = 5.0  # seconds between two parts of a body; for a form, which strangers may send, seconds in total
 
 
 async def read_json(receive: Receive) -> bytes:
-    """The JSON text that was sent, and is well-formed."""
+    """The body, checked to be well-formed JSON."""
     body = await _whole(receive)
     if body:
         parsed(body)
@@ -108,7 +108,7 @@ async def read_json(receive: Receive) -> bytes:
 
 
 async def read_form(receive: Receive) -> bytes:
-    """What a form of ours sends, which is little and comes at once."""
+    """The body of one of our forms, which is small and arrives at once."""
     try:
         async with asyncio.timeout(_PATIENCE):
             return await _whole(receive, most=_FORM)
@@ -146,7 +146,7 @@ def _too_slow() -> Problem:
 
 
 def parsed(body: bytes) -> Any:
-    """The value of a text, or a Problem that says what is wrong with it."""
+    """The JSON value of a text, or a Problem that says what is wrong with it."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
@@ -160,7 +160,7 @@ def parsed(body: bytes) -> Any:
 
 
 def _depth(text: str) -> int:
-    """How deep brackets are nested, at most; those within strings make it more than it is, by what is in one text."""
+    """How deep brackets are nested, at most. Brackets within strings may make the result too high."""
     if text.count("[") + text.count("{") <= _DEPTH:
         return 0
     deepest = depth = 0

@@ -29,7 +29,7 @@ _PROBLEMS: Final = {
 
 
 def document(endpoints: Sequence[Endpoint], base: str) -> dict[str, Any]:
-    """All that can be asked for."""
+    """The document of the whole API."""
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
@@ -78,7 +78,7 @@ def _parameters(form: type[Form] | None) -> list[dict[str, Any]]:
 
 
 def _schema(form: type[Form]) -> dict[str, Any]:
-    """A form's schema with all that it refers to in place, since parameters stand alone."""
+    """A form's schema with everything that it refers to inlined, because parameters have to be self-contained."""
     schema = form.model_json_schema()
     return dict(_inlined(schema, schema.pop("$defs", {})))
 

@@ -29,8 +29,9 @@ async def list_audit(asking: Request) -> dict[str, Any]:
 
 
 async def audit_page(store: Store, form: Noted) -> Page[AuditEntry]:
-    """A look takes a moment at most: it may find less than is wanted, or nothing, and still have a cursor.
-    Cursors stand between pages of the store: where one has more than is wanted it is read again in a smaller part."""
+    """A page of entries. Each call is limited in time: it may find fewer than wanted, or none, and still have a cursor.
+    Cursors point between pages of the store; if a page has more matches than wanted, a smaller part of it is read
+    again."""
     found: list[AuditEntry] = []
     until = SYSTEM.monotonic() + SOON
     cursor, limit, text = form.cursor, form.limit, (form.q or "").casefold()
@@ -51,7 +52,7 @@ async def audit_page(store: Store, form: Noted) -> Page[AuditEntry]:
 
 
 def _has(entry: AuditEntry, text: str) -> bool:
-    """Whether it has the text, as it is written down or as it is worded."""
+    """Whether an entry contains the text, as stored or as worded."""
     written = " ".join((entry.who, entry.address, entry.action, entry.target, entry.detail, entry.ended))
     return not text or text in written.casefold() or text in sentence(entry).casefold()
 

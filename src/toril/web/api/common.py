@@ -46,22 +46,22 @@ __all__ = [
 
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]")
 _SHOWN: Final = 64 * 1024  # characters of a payload or result
-_LISTED: Final = 4 * 1024 * 1024  # characters of payloads and results in a list; then they are cut to so many:
+_LISTED: Final = 4 * 1024 * 1024  # characters of payloads and results in a list; beyond that, each is cut to:
 _SHORT: Final = 1024
 _LONG: Final = ("data", "result", "progress", "metadata")
 
 Cursor = Annotated[str | None, Field(max_length=1024)]
-# Where a listing goes on; `after` is heard as well.
+# Where a listing continues; `after` is accepted too.
 After = Annotated[str | None, Field(max_length=1024, validation_alias=AliasChoices("cursor", "after"))]
 Limit = Annotated[int, Field(ge=1, le=100)]
-SOON: Final = 0.12  # seconds of looking through jobs before someone gets an answer, and a cursor to go on with
-A_LOOK: Final = SOON / 3  # the same for each of the looks that one page of the dashboard is made of
+SOON: Final = 0.12  # seconds that a search may take before it answers with a cursor
+A_LOOK: Final = SOON / 3  # the same for each of the searches of a dashboard page
 Search = Annotated[str | None, Field(max_length=200)]
 StateName = Literal["waiting", "prioritized", "active", "delayed", "waiting_children", "completed", "failed"]
 
 
 def _date(text: Any) -> Any:
-    """A number would pass for a time, counted from 1970."""
+    """Parse a date. A number would be accepted as a time since 1970."""
     if isinstance(text, str):
         if not _DATE.match(text):
             raise ValueError("expected a time like 2026-05-01T12:00:00Z")
@@ -73,7 +73,7 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_date)]
 
 
 def _seconds(given: Any) -> Any:
-    """The seconds of a text such as "10m"; a number is seconds already."""
+    """The seconds in a text such as "10m"; a number is in seconds already."""
     if not isinstance(given, str):
         return given
     seconds = seconds_of(given)
@@ -135,8 +135,8 @@ class PageQuery(Form):
 
 
 async def known_queue(app: App, name: str) -> Queue:
-    """A queue that the app declares, the store has or a living worker serves, whose first job may be still to come. To
-    look at one does not declare it."""
+    """A queue that the app declares, the store has or a live worker serves, even without jobs. Reading it does not
+    declare it."""
     if name in app.queues:
         return app.queues[name]
     if name not in await app.store.queues() and not await app.store.workers(name):
@@ -145,7 +145,7 @@ async def known_queue(app: App, name: str) -> Queue:
 
 
 async def job_of(asking: Request) -> Job[Any]:
-    """The job that the path names."""
+    """The job in the path."""
     queue = await known_queue(asking.app, asking.path["queue"])
     job = await queue.job(asking.path["id"])
     if job is None:
@@ -154,7 +154,7 @@ async def job_of(asking: Request) -> Job[Any]:
 
 
 async def details(app: App, job: Job[Any]) -> dict[str, Any]:
-    """The errors of its attempts, and how its children stand."""
+    """The errors of its attempts, and the states of its children."""
     children = of_children(await app.tree(job, whole=False, depth=1))
     return {"errors": await attempt_errors(job), "children": children}
 
@@ -168,7 +168,7 @@ async def attempt_errors(job: Job[Any]) -> list[dict[str, Any]]:
 
 
 async def log_page(job: Job[Any], query: PageQuery) -> dict[str, Any]:
-    """A page of what it has logged, as it may be shown."""
+    """A page of its log, as it may be shown."""
     queue, where = job.queue, kept_in(job)
     page = await queue.store.logs(queue.name, job.id, cursor=query.cursor, limit=query.limit, where=where)
     items = [redacted(queue.services.redaction.text(line, "log", queue.name, job.name) or "") for line in page.items]
@@ -176,27 +176,27 @@ async def log_page(job: Job[Any], query: PageQuery) -> dict[str, Any]:
 
 
 def kept_in(job: Job[Any]) -> Kept:
-    """Where a job that was read is kept."""
+    """Where a job was found."""
     return "queue" if job.dead_letter is None else "dead_letters"
 
 
 def job_document(job: Job[Any]) -> dict[str, Any]:
-    """A job as it is shown: secrets covered, and what is long cut, which `cut` names."""
+    """A job as it is shown: secrets are masked, and long values are cut, which `cut` lists."""
     return _cut(_shown(job), _SHOWN)[0]
 
 
 def job_documents(jobs: Iterable[Job[Any]]) -> Iterator[dict[str, Any]]:
-    """A list of them. Once it is long, only the beginnings of what is long in the rest."""
+    """A list of them. Once it is large, long values in the rest are cut further."""
     return in_a_list(map(_shown, jobs))
 
 
 def shortened(document: dict[str, Any]) -> dict[str, Any]:
-    """One that stands alone on a page."""
+    """A document that is alone on a page."""
     return _cut(document, _SHOWN)[0]
 
 
 def in_a_list(documents: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Documents with what is long in them cut, so that a list of any has a few megabytes at most."""
+    """Documents with long values cut, so that a list has a few megabytes at most."""
     room = _LISTED
     for document in documents:
         found, length = _cut(document, _SHOWN if room > 0 else _SHORT)
@@ -211,7 +211,7 @@ def _shown(job: Job[Any]) -> dict[str, Any]:
 
 
 def _cut(document: dict[str, Any], most: int) -> tuple[dict[str, Any], int]:
-    """The document with nothing longer than that, and how long all of it is."""
+    """The document with its values cut to this length, and the length of all of them."""
     cut, length = [], 0
     for name in _LONG:
         text = json.dumps(document.get(name), ensure_ascii=False, default=str)

@@ -51,7 +51,7 @@ class DeadLetterQuery(Form):
     subject: Search = None
 
     def filter(self, until: int | None = None) -> DeadLetterFilter:
-        """With `until`, in ms, only what had failed by then."""
+        """The filter. With `until`, in ms, only jobs that had failed by then."""
         before = self.before
         if until is not None:
             moment = datetime.fromtimestamp((until + 1) / 1000, UTC)
@@ -104,7 +104,7 @@ async def letter_failures(asking: Request) -> dict[str, Any]:
 
 
 async def letters_that_fit(asking: Request) -> dict[str, Any]:
-    """Of the first 1,000 that are meant. Of jobs that the app does not declare nothing can be said."""
+    """Count among the first 1,000 that match. For jobs that the app does not declare, the answer is unknown."""
     letters = asking.app.dead_letters
     page = await letters.rows(asking.query.filter(), limit=_FITTED, order="oldest")
     answers = Counter(letters.fits(letter) for letter in page.items)
@@ -142,7 +142,7 @@ class DeadLetterChoice(Form):
     limit: Annotated[int, Field(ge=1, le=1000)] = 1000
 
     async def which(self, asking: Request) -> tuple[list[str], str | None]:
-        """Their ids, the oldest first, and where to go on."""
+        """The ids, oldest first, and where to continue."""
         if (self.ids is None) == (self.where is None):
             raise Problem(422, "invalid", "give either `ids` or `where`", field="ids")
         if self.where is None:
@@ -187,7 +187,7 @@ def _done(replayed: Replayed, cursor: str | None) -> dict[str, Any]:
 
 
 def letter_document(letter: DeadLetterRow, seen: Redaction) -> dict[str, Any]:
-    """A letter as it may be shown."""
+    """A dead letter as it may be shown."""
     found = of_letter(letter, seen)
     texts = {name: found[name] and redacted(found[name]) for name in ("error", "traceback")}
     return {**found, **texts, **{name: masked(found[name]) for name in ("data", "metadata", "progress")}}

@@ -11,7 +11,7 @@ from toril.web.routing import Endpoint, Form, Request
 
 __all__ = ["DOCTOR"]
 
-Far = Annotated[str | None, Field(max_length=8192)]  # names a queue, and maybe a job: longer than other cursors
+Far = Annotated[str | None, Field(max_length=8192)]  # contains a queue and perhaps a job
 
 
 class ScanQuery(Form):

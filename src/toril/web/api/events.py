@@ -40,7 +40,7 @@ async def job_history(asking: Request) -> dict[str, Any]:
 
 
 def _document(queue: str, event: EventRow, seen: Redaction) -> dict[str, Any]:
-    """An event as it may be shown: a result or reason in it without what looks like a secret."""
+    """An event as it may be shown: secrets in its result or reason are masked."""
     found = of_event(queue, event, seen)
     return found | {"detail": {name: redacted(text) for name, text in found["detail"].items()}}
 

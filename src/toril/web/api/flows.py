@@ -17,7 +17,7 @@ from toril.web.routing import Endpoint, Form, Request
 __all__ = ["FLOWS"]
 
 _A_PAGE: Final = 200
-_PAGES: Final = 5  # of a queue
+_PAGES: Final = 5  # per queue
 
 
 class OpenFlowQuery(Form):
@@ -27,7 +27,7 @@ class OpenFlowQuery(Form):
 
 
 async def list_flows(asking: Request) -> dict[str, Any]:
-    """Those that wait longest first. Of each queue up to 1,000 jobs that wait for others are looked at."""
+    """Flows in progress, longest-waiting first. Up to 1,000 waiting jobs of each queue are examined."""
     app = asking.app
     tops: list[JobRow] = []
     for name in await app.store.queues():
@@ -51,7 +51,7 @@ async def _tops(app: App, queue: str) -> list[JobRow]:
 
 
 async def _document(app: App, record: JobRow) -> dict[str, Any]:
-    """A flow, by the job at its top. `held` is a child that has failed and is waited for until someone acts."""
+    """A flow, by its root job. `held` is a failed child that blocks the flow until someone acts."""
     family = await app.store.flows.child_counts(JobRef(record.queue, record.id))
     counts = {
         "open": family.open, "completed": family.completed, "ignored": family.ignored, "failed": family.failed,
@@ -63,10 +63,11 @@ async def _document(app: App, record: JobRow) -> dict[str, Any]:
 
 
 async def _next(app: App, family: ChildCounts) -> dict[str, Any]:
-    """Of the first few children that have not ended: how many run, one that has failed, and one that is waited for."""
+    """Among the first few children that have not ended: how many are running, one that has failed, and one that is
+    waited for."""
     first = list[JobRow]()
     for ref in family.first_open:
-        with suppress(InvalidName):  # of another prefix, or what is no job's key
+        with suppress(InvalidName):  # of another prefix, or not the key of a job
             first += filter(None, await app.store.jobs(ref.queue, [ref.id]))
     failed = next((record for record in first if record.state is State.FAILED), None)
     waited = next((record for record in first if record.state is not State.FAILED), None)

@@ -31,7 +31,7 @@ class GroupDefaultsForm(Form):
 
 
 async def all_groups(asking: Request) -> dict[str, Any]:
-    """Of each queue the first 1,000 by name are looked at; `more` names the queues that have others."""
+    """The first 1,000 groups of each queue by name; `more` names the queues with more."""
     form: GroupDefaultsForm = asking.query
     items: list[dict[str, Any]] = []
     more = []

@@ -79,10 +79,10 @@ async def list_failures(asking: Request) -> dict[str, Any]:
 
 
 async def retry_jobs(asking: Request) -> dict[str, Any]:
-    """Those that are kept; of ids that are no jobs of the queue, the dead letters."""
+    """Retry jobs that are kept, and dead letters for other ids."""
     form: JobChoice = asking.body
     if form.state == "failed" and form.ending is None:
-        form = form.model_copy(update={"ending": "failed"})  # whoever cancelled a job does not want it to run
+        form = form.model_copy(update={"ending": "failed"})  # cancelled jobs were not meant to run
     answer = await _each(asking, lambda queue, ids, call: queue.store.retry(queue.name, ids, call=call), form)
     gone = [each["id"] for each in answer["refused"] if each["state"] is None]
     if not gone:
@@ -173,11 +173,11 @@ MANY: Final = (
 
 
 CSV: Final = "text/csv"
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")  # with which spreadsheets take a text for something to do
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")  # with which a spreadsheet would read text as a formula
 
 
 def cell(value: Any) -> str:
-    """A value as a cell's text."""
+    """A value as the text of a cell."""
     if value is None:
         return ""
     if isinstance(value, bool | int | float):
@@ -187,7 +187,7 @@ def cell(value: Any) -> str:
 
 
 def sheet(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], name: str, cursor: str | None) -> Response:
-    """A file of this name; what goes on after it is told in a header, since a table has no place for it."""
+    """A CSV file with this name. The cursor is in a header, because a table has no place for it."""
     out = io.StringIO()
     writer = csv.writer(out, quoting=csv.QUOTE_ALL)
     writer.writerow(columns)
@@ -253,7 +253,7 @@ async def add_job(asking: Request) -> dict[str, Any]:
     form: AddForm = asking.body
     declared = await as_workers_declare(queue)
     if declared is None and form.attempts is None:
-        # Nobody knows the queue's defaults, and a job that must run once could run five times.
+        # Nobody knows the queue's defaults, so a job that must run once could run five times.
         text = "attempts: required, because no live worker declares a default for this queue"
         raise Problem(422, "invalid", text, field="attempts")
     queue = declared or queue

@@ -54,7 +54,7 @@ async def queue_job_names(asking: Request) -> dict[str, Any]:
 
 
 async def read_names(queue: Queue) -> ByName:
-    """What ended in a queue by job name, as far as run records reach: a read of 1,000 records for each ending."""
+    """Statistics of a queue by job name, from the last 1,000 run records of each ending."""
     now = (await queue.store.health()).now
     return by_name([(await queue.store.runs(queue.name, ending, limit=RUNS)).items for ending in RunStatus], now)
 

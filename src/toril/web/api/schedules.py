@@ -33,7 +33,7 @@ async def all_schedules(asking: Request) -> dict[str, Any]:
 
 
 async def schedules_of_all(app: App, limit: int) -> tuple[list[ScheduleRow], list[str]]:
-    """Of each queue up to `limit`, and the queues that have more."""
+    """Up to `limit` schedules of each queue, and the queues that have more."""
     found: list[ScheduleRow] = []
     more = []
     for name in sorted(await app.store.queues()):
@@ -118,7 +118,7 @@ async def _named(asking: Request) -> tuple[QueueSchedules, str]:
 
 
 def schedule_document(view: ScheduleRow, seen: Redaction) -> dict[str, Any]:
-    """A schedule as it is shown: in words where there are plain ones, its secrets covered."""
+    """A schedule as it is shown: in plain words if there are any, with its secrets masked."""
     found = of_schedule(view, seen)
     return found | {"data": masked(found["data"]), "words": in_words(view.schedule), "busy": view.busy}
 

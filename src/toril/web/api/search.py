@@ -1,7 +1,5 @@
-"""Endpoints that search jobs, dead letters and run records in all queues.
-
-A search is bounded in time: it says how far it has got, and where to continue.
-"""
+"""Endpoints that search jobs, dead letters and run records in all queues. A search is limited in time: it says how far
+it has got, and where to continue."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,14 +25,14 @@ from toril.web.templates import compact
 
 __all__ = ["SEARCH", "SearchPlace", "SearchStep", "look_everywhere", "named"]
 
-_SOON: Final = 0.16  # seconds of looking before someone gets an answer
-_EACH: Final = 0.03  # seconds for one place, so that a long one does not hide all others
-_HITS: Final = 20  # of one place
-_NAMED: Final = 0.1  # seconds of looking for an id
-_TEXT: Final = 300  # characters that are told of a hit
+_SOON: Final = 0.16  # seconds that a search may take before it answers
+_EACH: Final = 0.03  # seconds for one place, so that a large one does not hide the others
+_HITS: Final = 20  # per place
+_NAMED: Final = 0.1  # seconds to look for an id
+_TEXT: Final = 300  # characters to show of a hit
 _LONGEST_ID: Final = 256
 
-# In this order: what most people look for first. Run records come last, as they have no payload.
+# In this order: what people look for most comes first. Run records come last, as they have no payload.
 _STATES: Final = (
     State.FAILED, State.ACTIVE, State.WAITING, State.PRIORITIZED, State.DELAYED, State.WAITING_CHILDREN,
     State.COMPLETED,
@@ -45,7 +43,7 @@ LETTERS: Final = "dead_letters"
 
 @dataclass(frozen=True, slots=True)
 class SearchPlace:
-    """Where is looked: the dead letters of all queues, the jobs of a queue in a state, or its run records."""
+    """A place to search: the dead letters of all queues, the jobs of a queue in a state, or its run records."""
 
     kind: str
     queue: str = ""
@@ -56,8 +54,8 @@ class SearchPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchStep:
-    """What one look has found. `places` has each place that was looked at, how many were looked at there and whether
-    there are more; `next` is the place to go on at."""
+    """The result of one search step. `places` has each place that was searched, how many items were examined there and
+    whether there are more; `next` is where to continue."""
 
     hits: Sequence[dict[str, Any]] = ()
     places: Sequence[dict[str, Any]] = ()
@@ -71,7 +69,7 @@ class SearchStep:
 
 @dataclass(slots=True)
 class _Found:
-    """What one place has."""
+    """The hits of one place."""
 
     hits: list[dict[str, Any]] = field(default_factory=list)
     looked: int = 0
@@ -98,7 +96,7 @@ async def search_jobs(asking: Request) -> dict[str, Any]:
 
 
 async def look_everywhere(app: App, where: JobFilter, counts: Mapping[str, Counts], cursor: str | None) -> SearchStep:
-    """Look through place after place, the newest of each first, until the time is up."""
+    """Search place after place, newest items first, until the time is up."""
     places = list(_places(counts))
     start = next((at for at, place in enumerate(places) if str(place) == cursor), 0)
     hits: dict[tuple[str, str], dict[str, Any]] = {}
@@ -108,7 +106,7 @@ async def look_everywhere(app: App, where: JobFilter, counts: Mapping[str, Count
     while at < len(places) and (at == start or SYSTEM.monotonic() < until):
         place = places[at]
         found = await _looked(app, place, where)
-        for hit in found.hits:  # a job that is kept, or is a dead letter, has a run record as well
+        for hit in found.hits:  # a job that is kept, or is a dead letter, has a run record too
             hits.setdefault((hit["queue"], hit["id"]), hit)
         searched.append({"kind": place.kind, "queue": place.queue or None, "looked": found.looked, "more": found.more})
         at += 1
@@ -160,7 +158,7 @@ async def _letters(app: App, where: JobFilter) -> _Found:
 
 
 async def _runs(app: App, queue: Queue, ending: RunStatus, where: JobFilter) -> _Found:
-    """A record has no payload; where the job or its letter is kept, that was looked at before."""
+    """Search run records, which have no payload; a job that is kept, or its dead letter, was searched before."""
     runs = (await queue.store.runs(queue.name, ending, limit=RUNS)).items
     search = JobSearch(queue)
     fitting = [run for run in runs if where.fits(search.seen_run(run))]
@@ -182,7 +180,7 @@ async def _runs(app: App, queue: Queue, ending: RunStatus, where: JobFilter) -> 
 
 
 async def named(app: App, queues: Sequence[str], identity: str) -> tuple[list[dict[str, Any]], int]:
-    """The jobs and dead letters of this id, and in how many of the queues there was time to look."""
+    """The jobs and dead letters with this id, and how many queues there was time to check."""
     found: list[dict[str, Any]] = []
     until, looked = SYSTEM.monotonic() + _NAMED, 0
     for name in queues if 0 < len(identity) <= _LONGEST_ID else ():

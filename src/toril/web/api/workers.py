@@ -30,7 +30,7 @@ class Longest(Form):
 
 
 async def list_running(asking: Request) -> dict[str, Any]:
-    """Of each queue one page is looked at."""
+    """Running jobs, from one page of each queue."""
     found: list[JobRow] = []
     running = 0
     for name in await asking.app.store.queues():

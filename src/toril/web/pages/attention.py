@@ -24,7 +24,8 @@ __all__ = ["ProblemLine", "of_queue", "troubles"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemLine:
-    """A line of the list of problems. The button leads somewhere (`to`), or does something (`act`, at an API path)."""
+    """A line in the list of problems. The button links to a page (`to`), or performs an action (`act`, at an API
+    path)."""
 
     cls: str
     icon: str
@@ -44,7 +45,7 @@ def troubles(needs: Sequence[Need]) -> list[ProblemLine]:
 
 
 def of_queue(needs: Sequence[Need], queue: str) -> list[ProblemLine]:
-    """Those of one queue."""
+    """The problems of one queue."""
     return troubles([need for need in needs if getattr(need, "queue", None) == queue])
 
 

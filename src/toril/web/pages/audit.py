@@ -17,7 +17,7 @@ _BACK: Final = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": ti
 
 
 class AuditView(View):
-    """Entries with this text; of the last time; from a place on."""
+    """A text to find, a time range, and where to start."""
 
     q: Annotated[str, Field(max_length=200)] = ""
     since: Literal["", "hour", "day", "week"] = ""

@@ -11,11 +11,11 @@ from toril.web.routing import Request
 __all__ = ["BREAKERS"]
 
 _SHOWN: Final = 100  # of each kind
-_DOTS: Final = 10  # failures that are drawn one by one
+_DOTS: Final = 10  # failures to draw one by one
 
 
 class BreakersView(View):
-    """Those with this text in their key."""
+    """A text to find in the keys."""
 
     q: Annotated[str, Field(max_length=200)] = ""
 
@@ -39,7 +39,7 @@ async def breakers(asking: Request) -> dict[str, Any]:
 
 
 def _row(circuit: CircuitRow) -> dict[str, Any]:
-    """One that is closed. By a rate, runs count as well as failures; else it is so many failures, drawn as dots."""
+    """A closed circuit. With a rate, runs count as well as failures; otherwise failures are drawn as dots."""
     terms = circuit.terms
     dots = terms.failures if terms.rate is None and terms.failures <= _DOTS else 0
     of = f"of {terms.failures:,}" if terms.rate is None else f"of {circuit.runs:,} runs; opens at {terms.rate:.0%}"

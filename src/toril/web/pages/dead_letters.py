@@ -23,14 +23,14 @@ from toril.web.routing import Request
 __all__ = ["DEAD"]
 
 _A_PAGE: Final = 50
-_GROUPED: Final = 500  # of the newest, from which the groups are made
-_COUNTED: Final = 5_000  # that are counted for a filter
+_GROUPED: Final = 500  # newest letters that are grouped
+_COUNTED: Final = 5_000  # letters to count for a filter
 _GROUPS: Final = 9
 _BACK: Final = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
 
 
 class DeadView(View):
-    """A search; one queue; errors of a kind and with a text; of the last time; from a place on."""
+    """A search, a queue, a type and text of errors, a time range, and where to start."""
 
     q: Annotated[str, Field(max_length=200)] = ""
     queue: Annotated[str, Field(max_length=512)] = ""
@@ -58,7 +58,7 @@ async def dead(asking: Request) -> dict[str, Any]:
 
 
 def _meant(view: DeadView, now: int) -> tuple[DeadLetterFilter, dict[str, str]]:
-    """Which are meant: as a filter, and as the API takes it."""
+    """The selected letters, as a filter and as the API takes it."""
     parts = typed(view.q)
     body = parts.body() | {"queue": view.queue, "kind": view.kind, "q": _text(parts)}
     given = {name: text for name, text in (body | ({"error": view.error} if view.error else {})).items() if text}
@@ -78,7 +78,7 @@ def _meant(view: DeadView, now: int) -> tuple[DeadLetterFilter, dict[str, str]]:
 
 
 def _text(asked: SearchTerms) -> str:
-    """What is looked for everywhere; an id is looked for like any text, as that of a letter has its queue's name."""
+    """The text to find anywhere; an id too is searched as text, because a letter's id contains its queue's name."""
     return " ".join(filter(None, (asked.id, asked.filter.text)))
 
 
@@ -90,7 +90,7 @@ def _about(view: DeadView) -> str:
 
 
 async def _counted(app: App, where: DeadLetterFilter) -> tuple[int, bool]:
-    """How many are meant; and whether that is all, for a count looks at so many and not at more."""
+    """How many match, and whether that is all, because a count is limited."""
     found = await app.dead_letters.rows(where, limit=_COUNTED, patience=A_LOOK)
     return len(found.items), found.cursor is None
 
@@ -112,7 +112,7 @@ def _groups(app: App, letters: tuple[DeadLetterRow, ...], view: DeadView) -> lis
 
 
 def _facet(group: ErrorGroup, most: int, view: DeadView) -> dict[str, Any]:
-    """A link to those of the group: of their kind, with the longest text that they share."""
+    """A link to the letters of a group: by their type, and the longest text that they share."""
     shared = max(group.error.split("#"), key=len).strip()
     return {
         "kind": group.kind or "Failed", "queue": group.example, "error": group.error, "count": group.count,
@@ -122,7 +122,7 @@ def _facet(group: ErrorGroup, most: int, view: DeadView) -> dict[str, Any]:
 
 
 def _more(letter: DeadLetterRow) -> dict[str, Any]:
-    """Why it gave up, in a word or two, and its group."""
+    """Why it failed for good, in a word or two, and its group."""
     if letter.cause == "stalled":
         gave_up = f"stalled {letter.stalls} times" if letter.stalls != 1 else "stalled"
     elif letter.started_at is None:
@@ -136,7 +136,7 @@ async def letter(asking: PageRequest) -> dict[str, Any]:
     found = await asking.app.dead_letters.row(asking.path["id"])
     fits = asking.app.dead_letters.fits(found)
     document = shortened(letter_document(found, asking.app.redaction) | _more(found))
-    covered = document["data"] != stored(found.data)  # by a mask, or by the app's own rule
+    covered = document["data"] != stored(found.data)  # masked, or changed by the app's own function
     job, record = asking.app.dead_letters.as_job(found), job_of(found)
     return {
         "title": found.name, "letter": document, "fits": fits, "covered": covered, "backoff": found.options.backoff,

@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class StateLook:
-    """`key` is how the state is called in addresses, and by the script."""
+    """How a state looks; `key` is its name in addresses and in the script."""
 
     key: str
     word: str
@@ -54,23 +54,23 @@ EVERY: Final[Mapping[str, StateLook]] = {str(name): look for name, look in (*LOO
 
 
 def look_of(record: JobRow) -> StateLook:
-    """How a job looks: one that was cancelled stands among the failed ones, and does not look like one."""
+    """How a job looks: cancelled jobs are among the failed ones, but look different."""
     return LOOKS[record.state] if record.ending is None else ENDINGS[record.ending]
 
 
 _STEP: Final = 5  # a cell and the gap after it
 _SMALL: Final = 4
-_MANY: Final = 12  # slots, above which the cells are small
-_MOST: Final = 40  # cells that are drawn
+_MANY: Final = 12  # slots above which cells are small
+_MOST: Final = 40  # cells to draw at most
 _RUNS: Final = 12
 _TALLEST: Final = 13
 _LOWEST: Final = 3
-_THINNEST: Final = 0.6  # percent: what is shorter could not be seen
+_THINNEST: Final = 0.6  # percent; anything shorter would be invisible
 
 
 @dataclass(frozen=True, slots=True)
 class SlotBar:
-    """Cells, some of them filled. The text says how many in truth."""
+    """Cells, some of them filled. The text has the actual numbers."""
 
     width: int
     filled: int
@@ -79,7 +79,7 @@ class SlotBar:
 
 
 def slots(busy: int, total: int) -> SlotBar:
-    """`busy` of `total`; where there are more than can be drawn, the share of them."""
+    """`busy` of `total`; if there are more than can be drawn, their share."""
     small = total > _MANY
     step, cells = (_SMALL if small else _STEP), min(total, _MOST)
     on = min(cells, busy if total <= _MOST else -(-busy * cells // total))
@@ -88,7 +88,7 @@ def slots(busy: int, total: int) -> SlotBar:
 
 @dataclass(frozen=True, slots=True)
 class RunBars:
-    """The last runs as bars, the newest at the right: `good`, `bad` and `cancelled` are paths."""
+    """The last runs as bars, the newest on the right: `good`, `bad` and `cancelled` are paths."""
 
     good: str
     bad: str
@@ -97,7 +97,8 @@ class RunBars:
 
 
 def last_runs(runs: Sequence[tuple[int, int, RunStatus]]) -> RunBars | None:
-    """Of runs as (when, ms, ending), in any order; None if there are none. A bar is as high as its run was long."""
+    """Bars for runs given as (when, ms, ending), in any order; None without runs. The height of a bar is the run's
+    duration."""
     if not runs:
         return None
     shown = sorted(runs)[-_RUNS:]
@@ -126,7 +127,7 @@ Bars = tuple[Bar, ...]
 
 
 def bars(parts: Sequence[tuple[str, float, float]], start: float, end: float) -> Bars:
-    """Parts as (look, from, to) on an axis from `start` to `end`; those that cannot be seen are made just visible."""
+    """Parts given as (look, from, to) on an axis from `start` to `end`; invisible ones are made just visible."""
     whole = max(1.0, end - start)
     found = []
     for look, first, last in parts:
@@ -143,14 +144,14 @@ _TOP, _FLOOR, _BOTTOM = 2, 22, 24
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """Two paths in a box of 100 by 24: a line of what completed, ticks of what failed."""
+    """Two paths in a box of 100 by 24: a line of completed jobs, and ticks of failed ones."""
 
     line: str
     ticks: str = ""
 
 
 def spark(completed: Sequence[int], failed: Sequence[int] = ()) -> Spark:
-    """Of figures by the minute, without the minute under way."""
+    """A sparkline from counts per minute, without the current minute."""
     good, bad = _put_together(completed[:-1]), _put_together(failed[:-1])
     top, worst = max(good, default=0) or 1, max(bad, default=0) or 1
     step = 100 / max(1, len(good) - 1)

@@ -12,13 +12,13 @@ from toril.web.templates import Name, number, plural
 
 __all__ = ["FIND"]
 
-_QUEUES: Final = 50  # that are listed
-_A_WHILE: Final = 10.0  # seconds that what was found may be old
+_QUEUES: Final = 50  # queues to list
+_A_WHILE: Final = 10.0  # seconds for which results are kept
 _LETTER: Final = StateLook("dead", "Dead letter", "dead", "dead")
 
 
 class FindPageView(View):
-    """What is looked for, and where to go on."""
+    """What to find, and where to continue."""
 
     q: Search = None
     after: Cursor = None
@@ -43,7 +43,7 @@ async def find(asking: PageRequest) -> dict[str, Any]:
 
 
 async def _looked(asking: PageRequest, where: JobFilter) -> SearchStep:
-    """The same look serves for a while: an open page is drawn again and again."""
+    """Search. The result is kept for a while, because an open page is rendered again and again."""
 
     async def ask() -> SearchStep:
         counts = {each.queue: each.counts for each in asking.around.overview.queues}
@@ -57,7 +57,7 @@ def _shown(hit: dict[str, Any]) -> StateLook:
 
 
 def _progress(look: SearchStep, by_id: int, queues: int) -> str:
-    """What was looked at, and how far."""
+    """What was searched, and how much of it."""
     said = []
     if look.places:
         found = {place["queue"] for place in look.places if place["queue"]}
@@ -69,7 +69,7 @@ def _progress(look: SearchStep, by_id: int, queues: int) -> str:
 
 
 def _deeper(look: SearchStep, text: str) -> list[Name]:
-    """Places that have more than was looked at, each with the search that goes through all of it."""
+    """Places with more items than were searched, each with the search that covers all of them."""
     found = []
     for place in look.places:
         if place["more"] and place["kind"] == LETTERS:

@@ -25,16 +25,15 @@ from toril.web.templates import clock_time, compact, span
 
 __all__ = ["FLOWS", "EndedFlowRuns", "in_order", "remembered"]
 
-_SOON: Final = 0.1  # seconds of reading in one look
-_FRESH: Final = 5.0  # seconds that a list may be old
+_SOON: Final = 0.1  # seconds of reading per page
+_FRESH: Final = 5.0  # seconds for which a list is fresh
 _FOREVER: Final = 1e9
-_HIGHEST: Final = 100  # jobs above a job
+_HIGHEST: Final = 100  # ancestors of a job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedFlowRuns:
-    """Jobs of flows that have ended, by what is remembered of the last run of each. `looked` of the `of` queues are
-    known."""
+    """Jobs of ended flows, from the last run record of each. `looked` of the `of` queues have been read."""
 
     runs: Mapping[JobRef, RunRow]
     children: Mapping[JobRef, Sequence[JobRef]]
@@ -42,7 +41,7 @@ class EndedFlowRuns:
     of: int
 
     def tops(self) -> list[JobRef]:
-        """The jobs at the tops of flows that have ended, the last first."""
+        """The root jobs of ended flows, the last first."""
         found = [
             ref
             for ref, run in self.runs.items()
@@ -51,7 +50,7 @@ class EndedFlowRuns:
         return sorted(found, key=lambda ref: -self.runs[ref].finished_at)
 
     def top(self, ref: JobRef) -> JobRef:
-        """The highest job above this one that is known."""
+        """The highest known ancestor of this job."""
         for _ in range(_HIGHEST):
             above = self.runs[ref].parent if ref in self.runs else None
             if above is None or above not in self.runs:
@@ -62,14 +61,15 @@ class EndedFlowRuns:
     def tree(
         self, ref: JobRef, *, depth: int, width: int, there: Mapping[JobRef, FlowTree] | None = None
     ) -> FlowTree | None:
-        """The flow that a job belongs to, from the highest job that is known; None if nothing is. What is still
-        `there` is shown as it stands."""
+        """The flow of a job, from its highest known ancestor; None if nothing is known. Jobs that still exist are taken
+        from `there`."""
         if ref not in self.runs and ref not in self.children:
             return None
         return self._tree(self.top(ref), depth, width, there or {})
 
     def filled(self, tree: FlowTree, parent: JobRef | None, *, depth: int, width: int) -> FlowTree:
-        """A flow as it stands, with the names and ends of its jobs that are gone; from a `parent` on that is gone."""
+        """A flow as it stands, completed with the names and ends of jobs that are gone, and with its ancestors above
+        `parent` if that is gone."""
         restored = self._restored(tree, depth, width)
         if parent is None or parent not in self.runs:
             return restored
@@ -112,7 +112,7 @@ class _Lists:
     read: dict[tuple[str, RunStatus], tuple[float, Sequence[RunRow]]] = field(default_factory=dict)
 
     async def renew(self, store: Store, queues: Sequence[str], first: str | None) -> None:
-        """Read those that are old, as far as there is time; of the `first` queue in any case."""
+        """Read lists that are outdated, as far as there is time; those of the `first` queue always."""
         wanted = {(queue, ending) for queue in queues for ending in RunStatus}
         self.read = {key: found for key, found in self.read.items() if key in wanted}
         now = SYSTEM.monotonic()
@@ -126,7 +126,7 @@ class _Lists:
 
 
 async def remembered(asking: PageRequest, first: str | None = None) -> EndedFlowRuns:
-    """What is known by now. The records of the `first` queue are sure to be."""
+    """What is known by now, certainly including the records of the `first` queue."""
 
     async def new() -> _Lists:
         return _Lists()
@@ -149,16 +149,16 @@ async def remembered(asking: PageRequest, first: str | None = None) -> EndedFlow
 
 
 def _place(item: tuple[JobRef, RunRow]) -> tuple[int, int, JobRef]:
-    """The children of a flow are added at once: those that started first come first."""
+    """Sort key: the children of a flow are added together, so those that started first come first."""
     ref, run = item
     return run.added_at, run.started_at or run.finished_at, ref
 
 
-_DEPTH, _WIDTH, _LINES = 8, 50, 200  # of the tree that is shown
-_ENDED: Final = 50  # flows that have ended, which are listed
-_TICKS: Final = (0.41, 0.825)  # where the style draws its lines, behind that of the start
-_SHORT: Final = 10_000  # ms; times of day would hardly differ in a flow that took less
-# How a job of a flow stands: the class of its colour, its icon, and the word for it.
+_DEPTH, _WIDTH, _LINES = 8, 50, 200  # limits of the displayed tree
+_ENDED: Final = 50  # ended flows to list
+_TICKS: Final = (0.41, 0.825)  # where the stylesheet draws lines, after the one at the start
+_SHORT: Final = 10_000  # ms; in a shorter flow, times of day would hardly differ
+# For each state of a job of a flow: the class of its colour, its icon, and its word.
 _LOOKS: Final = {
     "completed": ("done", "done", "Completed"),
     "ignored": ("failed", "failed", "Failed (ignored)"),
@@ -174,8 +174,7 @@ Rails: TypeAlias = tuple[Literal["on", "off", "tee", "end"], ...]
 
 
 class FlowsView(View):
-    """Those with this text in their name, id or data, in progress or ended; the one that is shown, by the job at its
-    top."""
+    """A text to find in name, id or data; in progress or ended; the flow to show, by its root job."""
 
     q: Annotated[str, Field(max_length=200)] = ""
     show: Literal["", "ended"] = ""
@@ -185,8 +184,8 @@ class FlowsView(View):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowRow:
-    """A job of the chosen flow, with its record, or what is remembered of its run. `rails` are the lines that are drawn
-    before its name, one for each job above it; `unseen` are more children than are shown."""
+    """A job of the selected flow, with its record or run record. `rails` are the lines drawn before its name, one per
+    ancestor; `unseen` is how many more children there are."""
 
     tree: FlowTree
     rails: Rails
@@ -215,7 +214,7 @@ async def flows(asking: PageRequest) -> dict[str, Any]:
 
 
 def _ended(known: EndedFlowRuns, ref: JobRef) -> dict[str, Any]:
-    """A flow that has ended, by the job at its top."""
+    """A flow that has ended, by its root job."""
     run, below = known.runs[ref], known.children.get(ref, ())
     endings = [known.runs[each].ending for each in below]
     parts, at = [], 0
@@ -254,7 +253,7 @@ def _row(flow: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _chosen(asking: PageRequest, known: EndedFlowRuns, ref: JobRef) -> dict[str, Any] | None:
-    """The flow that the named job belongs to, line by line; None if nothing is known of it."""
+    """The flow of the given job, as lines; None if nothing is known about it."""
     app, tree = asking.app, await _tree(asking, known, ref)
     if tree is None:
         return None
@@ -273,14 +272,14 @@ async def _chosen(asking: PageRequest, known: EndedFlowRuns, ref: JobRef) -> dic
 
 
 def _ticks(start: float, end: float) -> list[str]:
-    """What stands at the lines of the axis."""
+    """The labels of the axis."""
     took = end - start
     later = [f"+{span(took * at)}" if took < _SHORT else clock_time(start + took * at) for at in _TICKS]
     return [clock_time(start), *later]
 
 
 async def _tree(asking: PageRequest, known: EndedFlowRuns, ref: JobRef) -> FlowTree | None:
-    """As it stands, and as it is remembered where jobs are gone."""
+    """The flow as it stands, completed with what is remembered of jobs that are gone."""
     there = any(each.queue == ref.queue for each in asking.around.overview.queues)
     found = await find_job(asking.app.store, ref.queue, ref.id) if there else None
     if found is None:
@@ -300,8 +299,8 @@ async def _tree(asking: PageRequest, known: EndedFlowRuns, ref: JobRef) -> FlowT
 
 
 async def in_order(app: App, tree: FlowTree) -> FlowTree:
-    """The tree with children as they were added, wherever all children of a job are shown. The store lists them by how
-    they stand, and then by id."""
+    """The tree with children in the order of adding, if all children of a job are shown. The store lists them by state,
+    and then by id."""
     children = [await in_order(app, child) for child in tree.children]
     if len(children) > 1 and len(children) == tree.family.total:
         names = await app.store.flows.child_names(JobRef(tree.queue, tree.id))
@@ -311,7 +310,7 @@ async def in_order(app: App, tree: FlowTree) -> FlowTree:
 
 
 def _flat(tree: FlowTree, above: Rails = (), own: Rails = ()) -> Iterator[tuple[FlowTree, Rails]]:
-    """A job and all below it, each with its rails. Below a job that has younger siblings its rail goes on, to them."""
+    """A job and its descendants, each with its rails. Below a job with younger siblings, its rail continues to them."""
     yield tree, above + own
     below: Rails = above + tuple("on" if each == "tee" else "off" for each in own)
     for child in tree.children:
@@ -323,7 +322,7 @@ async def _records(app: App, known: EndedFlowRuns, nodes: list[FlowTree]) -> dic
     found: dict[JobRef, JobRow | RunRow] = {ref: known.runs[ref] for ref in refs if ref in known.runs}
     for queue in {ref.queue for ref in refs}:
         ids = [ref.id for ref in refs if ref.queue == queue]
-        with suppress(InvalidName):  # of another prefix, or what is no job's key
+        with suppress(InvalidName):  # of another prefix, or not the key of a job
             rows = await app.store.jobs(queue, ids)
             found |= {JobRef(queue, record.id): record for record in rows if record is not None}
     letters = [each.dead_letter for each in nodes if each.dead_letter is not None]
@@ -358,7 +357,7 @@ def _has_failed(line: FlowRow) -> bool:
 
 
 async def _waits(app: App, tree: FlowTree) -> dict[str, Any] | None:
-    """The first job without open children that the flow waits for, and why that does not run or has not ended."""
+    """The first job without open children that the flow waits for, and why that is not running or has not ended."""
     if tree.state is None or tree.state in ("completed", "failed"):
         return None
     for child in tree.children:

@@ -17,7 +17,7 @@ _LAST: Final = 500
 
 
 class GroupsView(View):
-    """Those with this text in their name; of one queue; only those that stand so; how many are shown."""
+    """A text to find in the name, a queue, a state, and how many to show."""
 
     q: Annotated[str, Field(max_length=200)] = ""
     queue: Annotated[str, Field(max_length=512)] = ""

@@ -43,7 +43,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class HoldReason:
-    """What keeps a job, and where that can be changed."""
+    """What holds a job back, and where to change that."""
 
     cls: str
     icon: str
@@ -70,7 +70,7 @@ _BREAKERS: Final = ("breakers",)
 def explained(
     found: Explanation, record: JobRow, view: QueueSummary, workers: Sequence[WorkerRow], now: int
 ) -> WhyPanel | None:
-    """None for a job that has ended: its state says it all."""
+    """The panel for a job; None if it has ended, because its state says enough."""
     if record.state in (State.COMPLETED, State.FAILED):
         return None
     if record.state is State.ACTIVE:
@@ -87,7 +87,7 @@ _GROUPS: Final = {
 }  # fmt: skip
 
 
-# Its class, its icon and its words, for what the page of workers tells more of.
+# Class, icon and words for what the page of workers explains further.
 _WORKERS: Final = {
     "no_worker": ("crit", "crit", "No worker serves this queue"),
     "quiet": ("paused", "paused", "All workers for this queue are quiet"),
@@ -134,7 +134,7 @@ def _hold(found: Explanation, view: QueueSummary) -> HoldReason | None:
 
 
 def _fine(found: Explanation, record: JobRow, view: QueueSummary, workers: Sequence[WorkerRow], now: int) -> list[str]:
-    """What could keep it, and does not."""
+    """What could hold it back, but does not."""
     fine = []
     if not view.settings.paused:
         fine.append("Queue is not paused")
@@ -155,15 +155,15 @@ def _fine(found: Explanation, record: JobRow, view: QueueSummary, workers: Seque
     return fine
 
 
-_LINES: Final = 1_000  # of a log
+_LINES: Final = 1_000  # of a log to show
 _A_PAGE: Final = 100
-_MOST_PERCENT: Final = 1e15  # what is more is no share of anything, and may be more than a float can hold
-_DEPTH, _WIDTH = 6, 20  # of a flow that are shown
+_MOST_PERCENT: Final = 1e15  # larger values are not percentages, and may exceed a float
+_DEPTH, _WIDTH = 6, 20  # limits of the displayed flow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One that failed. `at` is not known of those that another library's worker made."""
+    """A failed attempt. `at` is unknown if another library's worker ran it."""
 
     number: int
     at: int | None
@@ -173,7 +173,7 @@ class Attempt:
 
 
 async def attempts_of(job: Job[Any]) -> list[Attempt]:
-    """Those that failed, the last first."""
+    """The failed attempts, the last first."""
     return [
         Attempt(
             number=each["attempt"],
@@ -187,7 +187,7 @@ async def attempts_of(job: Job[Any]) -> list[Attempt]:
 
 
 async def log_of(job: Job[Any]) -> list[str]:
-    """What it has logged, as it may be shown."""
+    """The job's log, as it may be shown."""
     found: list[str] = []
     cursor: str | None = None
     while len(found) < _LINES:
@@ -200,7 +200,7 @@ async def log_of(job: Job[Any]) -> list[str]:
 
 
 def progress_of(value: Any) -> dict[str, Any] | None:
-    """A number is a share of 100; of a mapping `done` and `total`, or whatever it has, is told."""
+    """A number is a percentage; of a mapping, `done` and `total` are shown, or whatever it has."""
     match value:
         case None | 0:
             return None
@@ -213,8 +213,7 @@ def progress_of(value: Any) -> dict[str, Any] | None:
 
 
 async def flow_of(asking: PageRequest, job: Job[Any], record: JobRow) -> FlowTree | None:
-    """The flow that a job belongs to, from its top, with what is remembered of jobs that are gone; None if it belongs
-    to none."""
+    """The flow of a job, from its root, with what is remembered of jobs that are gone; None if it belongs to none."""
     app = asking.app
     if record.parent is None and record.state is not State.WAITING_CHILDREN:
         family = await app.store.flows.child_counts(JobRef(record.queue, record.id), where=kept_in(job))
@@ -223,7 +222,7 @@ async def flow_of(asking: PageRequest, job: Job[Any], record: JobRow) -> FlowTre
     try:
         tree = await app.tree(job, depth=_DEPTH, width=_WIDTH)
     except TorilError:
-        return None  # its parent may be gone while we look
+        return None  # its parent may disappear meanwhile
     top = record
     if (tree.queue, tree.id) != (record.queue, record.id):
         top = await find_job(app.store, tree.queue, tree.id) or record
@@ -237,7 +236,7 @@ async def ended_flow_of(asking: PageRequest, ref: JobRef) -> FlowTree | None:
 
 
 async def failed_children(app: App, job: Job[Any]) -> list[FlowTree]:
-    """Children that have not succeeded, of a parent that has failed."""
+    """The unsuccessful children of a parent that has failed."""
     tree = await app.tree(job, whole=False, depth=1, width=_WIDTH)
     return [child for child in tree.children if child.known in {ChildState.FAILED, ChildState.IGNORED}]
 
@@ -270,7 +269,7 @@ async def job(asking: PageRequest) -> dict[str, Any]:
 
 
 async def _events(asking: PageRequest, found: Job[Any], record: JobRow) -> list[EventRow]:
-    """All that is kept of a queue's events is looked through: again only when the job has moved on."""
+    """The job's events, from all events kept of its queue; read again only after the job has changed."""
 
     async def ask() -> list[EventRow]:
         return await history(found.queue.store, record.queue, record.id)
@@ -288,7 +287,7 @@ def _seen(asking: PageRequest, record: JobRow, event: EventRow) -> EventRow:
 
 
 def _facts(record: JobRow) -> list[tuple[str, str, str]]:
-    """What was set for it, and what it is held to: name, text, and how it looks."""
+    """The job's options and limits: name, text, and look."""
     options = record.options
     facts = [
         ("Worker", record.worker or "", "code"),
@@ -322,7 +321,8 @@ def _usual(asking: PageRequest, queue: str) -> str:
 
 
 def _again(document: dict[str, Any], record: JobRow) -> dict[str, Any] | None:
-    """What a form for the same once more begins with. What is covered or cut cannot be added again as it is shown."""
+    """The initial values of the form for adding it again. Values that are masked or cut cannot be added as they are
+    shown."""
     text = json.dumps(document["data"], indent=2, ensure_ascii=False, default=str)
     covered = f'"{COVER}"' in text or f'"{UNSHOWN}"' in text
     return {"data": text, "attempts": record.max_attempts, "covered": covered, "cut": "data" in document["cut"]}
@@ -343,7 +343,7 @@ async def _gone(asking: PageRequest, queue: Queue, identity: str) -> dict[str, A
 
 
 async def _remembered(queue: Queue, identity: str) -> RunRow | None:
-    """The last run of that id."""
+    """The last run with this id."""
     pages = [await queue.store.runs(queue.name, ending, limit=1000) for ending in RunStatus]
     runs = [run for page in pages for run in page.items if run.id == identity]
     return max(runs, key=lambda run: run.finished_at, default=None)

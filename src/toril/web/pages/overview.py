@@ -44,7 +44,7 @@ class OverviewRow:
 
     @property
     def kind(self) -> str:
-        """Which of the table's views it belongs to, beside all."""
+        """The view of the table to which it belongs, besides all."""
         if self.cls in {"crit", "warn", "paused"}:
             return "problem"
         return "idle" if not (self.facts.waiting or self.facts.running or self.hour.rate) else "busy"
@@ -90,7 +90,7 @@ def _row(each: QueueOverview, around: FleetStatus) -> OverviewRow:
 
 
 def _urgency(row: OverviewRow) -> tuple[int, float, str]:
-    """Problems first, then the busiest."""
+    """Sort key: problems first, then the busiest."""
     order = {"crit": 0, "warn": 1, "paused": 2}.get(row.cls, 3)
     return order, -(row.hour.rate + row.facts.running), row.hour.queue
 

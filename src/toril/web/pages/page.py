@@ -14,15 +14,15 @@ __all__ = ["PageRequest", "PageSpec", "View"]
 
 
 class View(Form):
-    """What of the query changes what the server draws. The rest, such as `theme`, is the script's."""
+    """The parts of the query that change what the server renders. Others, such as `theme`, are for the script."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 @dataclass(frozen=True, slots=True)
 class PageRequest(Request):
-    """Someone looks at a page. `around` is how the whole app is doing, which has been read already; what is costly to
-    find out is asked for through `recall`, which asks again only when the answer is so many seconds old."""
+    """A request for a page. `around` is the status of the whole app, which has been read already; expensive values are
+    read through `recall`, which asks again only if the answer is older than the given seconds."""
 
     around: FleetStatus
     recall: Recall
@@ -30,8 +30,8 @@ class PageRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageSpec:
-    """`show` gives the values of the template; `nav` is the entry of the navigation that it stands under. An element
-    with an id that begins with `n-` and nothing but text in it is kept up to date while the page is open."""
+    """`show` returns the values of the template; `nav` is its entry in the navigation. An element whose id begins with
+    `n-` and that contains only text is updated while the page is open."""
 
     method: ClassVar[str] = "GET"
 

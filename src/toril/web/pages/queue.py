@@ -29,8 +29,8 @@ from toril.web.templates import compact, number, span
 __all__ = ["QUEUE", "ListedCount", "Tabs", "counted", "facets", "listed", "remembered"]
 
 _FACETS: Final = 6
-_A_WHILE: Final = 10.0  # seconds that facets, and counts that are costly, may be old
-_LETTERS: Final = "letters:"  # before the cursor of a page of letters
+_A_WHILE: Final = 10.0  # seconds for which facets and expensive counts are kept
+_LETTERS: Final = "letters:"  # prefix of the cursor of a page of dead letters
 _ENDINGS: Final = {State.COMPLETED: RunStatus.COMPLETED, State.FAILED: RunStatus.FAILED}
 _FAILED: Final = SearchTerms(JobFilter(ending=RunStatus.FAILED))
 _BULK: Final = {
@@ -42,7 +42,7 @@ _BULK: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ListedCount:
-    """How many jobs are meant; `more` says that not all were looked at. `asked_at` leaves out what comes later."""
+    """How many jobs match; `more` says that not all were examined. `asked_at` leaves out later ones."""
 
     count: int
     more: bool = False
@@ -51,7 +51,7 @@ class ListedCount:
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """Failures with one error. `key` is the part of it that all of them have."""
+    """Failures with one error. `key` is the text that they share."""
 
     key: str
     name: str
@@ -62,8 +62,7 @@ class Facet:
 
 @dataclass(frozen=True, slots=True)
 class Tabs:
-    """How many jobs each tab lists, by its key; and of those that failed, how many are kept and how many are dead
-    letters."""
+    """How many jobs each tab lists, by its key, and how many of the failed ones are kept or are dead letters."""
 
     counts: dict[str, ListedCount]
     kept: int
@@ -76,7 +75,7 @@ class Tabs:
 
 async def counted(asking: PageRequest, found: Queue, view: QueueSummary) -> Tabs:
     counts = {state: ListedCount(view.counts.of(state)) for state in LOOKS}
-    if view.counts.failed and view.cancelled_total:  # cancelled jobs that are kept stand among them
+    if view.counts.failed and view.cancelled_total:  # cancelled jobs that are kept are among them
         counts[State.FAILED] = await _matches(asking, found, State.FAILED, _FAILED)
     kept, letters = counts[State.FAILED], ListedCount(0)
     if asking.around.letters:
@@ -101,7 +100,7 @@ async def _runs(asking: PageRequest, found: Queue, ending: RunStatus) -> int:
 async def listed(
     asking: PageRequest, found: Queue, state: State, asked: SearchTerms, view: QueueSummary, tabs: Tabs
 ) -> dict[str, Any]:
-    """What the table shows. `kind` says of what its rows are."""
+    """The rows of the table; `kind` says what they are."""
     there = tabs.failed if state is State.FAILED else view.counts.of(state)
     after = asking.query.after
     if asked.id is not None:
@@ -166,7 +165,7 @@ async def _letters_meant(asking: PageRequest, where: DeadLetterFilter) -> Listed
         number = await asking.app.dead_letters.counted(where, patience=A_LOOK)
         return ListedCount(number.count, more=number.cursor is not None, asked_at=ms_of(number.asked_at))
 
-    # Few are counted anew each time, so that the count is that of the list.
+    # If there are few, count them each time, so that the count fits the list.
     seconds = 0.0 if asking.around.letters <= RUNS else _A_WHILE
     return await asking.recall(("letters", repr(where)), seconds, ask)
 
@@ -191,7 +190,7 @@ def _about(queue: str, state: str, asked: SearchTerms) -> str:
 
 
 async def facets(asking: PageRequest, found: Queue, tabs: Tabs) -> list[Facet]:
-    """Failures by their error: of those that are kept, or, where none is, of the dead letters."""
+    """Failures by error: those that are kept or, without any, the dead letters."""
 
     async def ask() -> Failures:
         if tabs.kept:
@@ -205,7 +204,7 @@ async def facets(asking: PageRequest, found: Queue, tabs: Tabs) -> list[Facet]:
 
 def _facet(group: ErrorGroup, of: int) -> Facet:
     kind, _, text = group.error.partition(": ") if group.error.startswith(group.kind + ": ") else (group.kind, "", "")
-    # Numbers in it differ from one failure to the next; the longest part between them is what they share.
+    # Numbers vary between failures; the longest text between them is what they share.
     key = max(group.error.split("#"), key=len).strip() or group.error
     return Facet(key[:200], kind or "Error", text or group.error, group.count, 100 * group.count / max(1, of))
 
@@ -226,7 +225,7 @@ def _row(job: Job[Any], now: int) -> dict[str, Any]:
 
 
 def _text(found: dict[str, Any], state: State) -> str:
-    """What tells most of a job in its state."""
+    """The most informative text about a job in its state."""
     match state:
         case State.FAILED:
             return redacted(found["error"] or "")
@@ -271,9 +270,9 @@ Tab: TypeAlias = Literal[
 ]
 
 _A_PAGE: Final = 50
-_NAMES: Final = 8  # job names that are listed, if not all are wanted
+_NAMES: Final = 8  # job names to list by default
 _CANCELLED: Final = ENDINGS[RunStatus.CANCELLED]
-# What workers can declare, in words.
+# Names of the fields that workers declare.
 _WORDS: Final = {
     "max_attempts": "max attempts", "rate": "rate limit", "groups": "group limits", "max_waiting": "max waiting jobs",
     "backoff": "backoff", "priority_first": "priority order", "target_wait": "wait target",
@@ -282,9 +281,9 @@ _WORDS: Final = {
     "serializer": "serializer",
 }  # fmt: skip
 _STATES: Final = {look.key: state for state, look in LOOKS.items()}
-# How the jobs of a tab are called, where that is not the tab's key.
+# Names for the jobs of a tab, if they differ from the tab's key.
 _NOUNS: Final = {"children": "waiting job", "prioritized": "waiting job", "active": "running job"}
-# What a tab without jobs says: a heading, and what would be there.
+# Texts of an empty tab: a heading, and what would be listed there.
 _EMPTY: Final = {
     "waiting": ("No waiting jobs", "New jobs appear here until a worker claims them."),
     "prioritized": ("No prioritized jobs", "Jobs added with a priority appear here until a worker claims them."),
@@ -298,7 +297,7 @@ _EMPTY: Final = {
 
 
 class QueuePageView(View):
-    """Which jobs are listed, and over which time the charts go."""
+    """Which jobs to list, and the time range of the charts."""
 
     range: Range = "1h"
     state: Tab | None = None
@@ -336,7 +335,7 @@ async def queue(asking: PageRequest) -> dict[str, Any]:
 
 
 async def _names(asking: PageRequest, found: Queue) -> dict[str, Any]:
-    """What ended by job name; the first few of them, unless all are wanted."""
+    """Statistics by job name; only the first few, unless all are wanted."""
     names = await asking.recall(("names", found.name), _A_WHILE, lambda: read_names(found))
     shown = names.names if asking.query.names == "all" else names.names[:_NAMES]
     rows = [(each, quoted("name", each.name)) for each in shown]
