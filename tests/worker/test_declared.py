@@ -12,13 +12,6 @@ from toril import App, Exponential, Fixed, GroupLimits, JobContext, Keep, Queue,
 from toril.client.options import as_workers_declare
 from toril.model import Declarations, Heartbeat
 from toril.testing import Memory
-from toril.worker import maintenance
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine, a file can take longer than half a second for the last sign of life."""
-    monkeypatch.setattr(maintenance, "_LAST_HEARTBEAT", 30.0)
 
 
 async def send(ctx: JobContext[Any]) -> None: ...
