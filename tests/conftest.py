@@ -10,7 +10,7 @@ from zlib import crc32
 import pytest
 from hypothesis import settings
 
-from tests.kinds import ASKED_FOR, GUARDED, KINDS, REDIS, redis_of
+from tests.kinds import ASKED_FOR, GUARDED, KINDS, KINDS_WITH_STEPS, REDIS, redis_of
 from tests.tiers import THOROUGH_KINDS, is_thorough
 from toril.engines.sqlite import SqliteEngine
 from toril.engines.sqlite.url import parse
@@ -98,6 +98,13 @@ async def opened(kind: str, clock: ManualClock, folder: Path) -> AsyncIterator[S
 @pytest.fixture(params=KINDS)
 async def engine(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Store]:
     """Every engine there is."""
+    async with opened(request.param, clock, tmp_path) as store:
+        yield store
+
+
+@pytest.fixture(params=KINDS_WITH_STEPS)
+async def step_engine(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Store]:
+    """Every engine that has durable steps."""
     async with opened(request.param, clock, tmp_path) as store:
         yield store
 

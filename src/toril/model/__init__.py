@@ -184,6 +184,7 @@ from toril.model.schedules import (
 )
 from toril.model.steps import (
     CLAIMED_STEP_BYTES,
+    DELIVERED_AT_ONCE,
     MANY_STEP_BYTES,
     MANY_STEPS,
     MAX_BRANCHES,
@@ -201,6 +202,7 @@ from toril.model.steps import (
     SIGNAL_IDS,
     SIGNAL_TTL,
     TIMED,
+    WAITED_AT_ONCE,
     DeliveredSignal,
     NewSignal,
     ReceivedSignal,
@@ -220,6 +222,7 @@ from toril.model.steps import (
     TransferSteps,
     branch_scope,
     called_job,
+    check_digest,
     stored_key,
 )
 from toril.model.transfers import (
@@ -254,6 +257,7 @@ __all__ = [
     "DEAD_LETTERS",
     "DEAD_LETTER_CAUSES",
     "DEFAULT_OPTIONS",
+    "DELIVERED_AT_ONCE",
     "EXCHANGE",
     "EXPIRED_KIND",
     "HEADROOM",
@@ -298,6 +302,7 @@ __all__ = [
     "SIGNAL_TTL",
     "TIMED",
     "USAGE_SAMPLE",
+    "WAITED_AT_ONCE",
     "AddOutcome",
     "Added",
     "Admission",
@@ -454,6 +459,7 @@ __all__ = [
     "age_ms",
     "branch_scope",
     "called_job",
+    "check_digest",
     "check_int",
     "check_text",
     "control",

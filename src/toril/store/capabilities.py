@@ -30,15 +30,12 @@ from toril.model import (
     Kept,
     Lease,
     MinuteCounts,
-    NewSignal,
     Page,
     Replay,
     SetGroup,
     SignalRow,
-    SignalWait,
     Snapshot,
     StepAnswer,
-    StepReport,
     TransferBatch,
     Verdict,
 )
@@ -47,16 +44,23 @@ from toril.store.checked import (
     CircuitKey,
     CircuitPause,
     DeadLetterBatch,
+    DigestOrNone,
     GroupCursor,
     GroupName,
     KeepOrNone,
     Limit,
     Minutes,
+    NewSignals,
     OnePart,
     PageSize,
     QueueName,
     QueueNames,
     Ref,
+    SignalNameOrNone,
+    SignalWaits,
+    StepReports,
+    StoredKey,
+    StoredKeyOrNone,
     Window,
 )
 
@@ -247,23 +251,23 @@ class StepStore(Protocol):
     """
 
     async def record(
-        self, queue: str, reports: Sequence[StepReport], *, call: Call | None = None, now: int | None = None
+        self, queue: QueueName, reports: StepReports, *, call: Call | None = None, now: int | None = None
     ) -> list[StepAnswer]:
         """Record up to 100 steps of running jobs, each only while its lease holds; one that does not count leaves the
         others alone.
 
-        A DONE, FAILED, CALLED or VERSION row takes the place of a FAILED or RETRY row of its key, a WAIT with an
-        `until` that of a RECEIVED one. Any other row that is there stays, and is the answer's `row`. `FULL` is the
-        answer if the job would have more than 10,000 rows or 16 MB of them; then nothing is written.
+        Any row takes the place of a FAILED or RETRY row of its key, and a WAIT with an `until` that of a RECEIVED one.
+        Any other row that is there stays, and is the answer's `row`. `FULL` is the answer if the job would have more
+        than 10,000 rows or 16 MB of them; then nothing is written.
         """
 
     async def receive(
         self,
         lease: Lease,
-        key: str,
-        signals: Sequence[SignalWait],
+        key: StoredKey,
+        signals: SignalWaits,
         *,
-        digest: str | None = None,
+        digest: DigestOrNone = None,
         call: Call | None = None,
         now: int | None = None,
     ) -> StepAnswer:
@@ -276,7 +280,7 @@ class StepStore(Protocol):
         """
 
     async def deliver(
-        self, queue: str, signals: Sequence[NewSignal], *, call: Call | None = None, now: int | None = None
+        self, queue: QueueName, signals: NewSignals, *, call: Call | None = None, now: int | None = None
     ) -> list[DeliveredSignal]:
         """Send up to 100 signals, in this order, each to the inbox of its job; a job that rests for it goes to the
         front of the line in the same step.
@@ -286,7 +290,7 @@ class StepStore(Protocol):
         """
 
     async def rewind(
-        self, queue: str, job_id: str, to: str | None, *, call: Call | None = None, now: int | None = None
+        self, queue: QueueName, job_id: str, to: StoredKeyOrNone, *, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
         """Forget the row with the key `to` and all that were recorded after it, or all rows, and run the job again:
         from the line, with all its attempts, no stalls and a new epoch.
@@ -297,17 +301,17 @@ class StepStore(Protocol):
         """
 
     async def page(
-        self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
+        self, queue: QueueName, job_id: str, *, cursor: str | None = None, limit: PageSize = 100, where: Kept = "queue"
     ) -> Page[tuple[str, str]]:
         """The rows of a job or dead letter, key and text, in the order in which they were recorded. Empty if there
         is no such job."""
 
     async def resting(
-        self, queue: str, *, signal: str | None = None, cursor: str | None = None, limit: int = 50
+        self, queue: QueueName, *, signal: SignalNameOrNone = None, cursor: str | None = None, limit: PageSize = 50
     ) -> Page[JobRow]:
         """Jobs that rest, by the time until which they do; with `signal`, those that wait for a signal of this name."""
 
-    async def inbox(self, queue: str, job_id: str, *, where: Kept = "queue") -> list[SignalRow]:
+    async def inbox(self, queue: QueueName, job_id: str, *, where: Kept = "queue") -> list[SignalRow]:
         """The signals of a job or dead letter that nobody has read yet, oldest first."""
 
 

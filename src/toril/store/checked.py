@@ -12,15 +12,22 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 from toril.errors import InvalidOption, preview
 from toril.model import (
     BATCH,
+    DELIVERED_AT_ONCE,
     EXCHANGE,
     MAX_DELAY,
     MAX_REASON_BYTES,
+    RECORDED_AT_ONCE,
+    WAITED_AT_ONCE,
     JobRef,
     Keep,
     MetricsWindow,
+    NewSignal,
     RunStatus,
     Settlement,
+    SignalWait,
+    StepReport,
     TransferPart,
+    check_digest,
     check_int,
     known,
     storable,
@@ -31,6 +38,8 @@ from toril.model.names import (
     check_group,
     check_label,
     check_queue_name,
+    check_signal_name,
+    check_stored_key,
     check_worker_name,
 )
 from toril.model.states import FINISHED, NOT_STARTED, State
@@ -111,6 +120,9 @@ WorkerName: TypeAlias = Annotated[str, check_worker_name]
 AppName: TypeAlias = Annotated[str, check_app_name]
 Role: TypeAlias = Annotated[str, partial(check_label, "a role")]
 OnceKey: TypeAlias = Annotated[str, partial(check_label, "a key")]
+StoredKey: TypeAlias = Annotated[str, check_stored_key]
+StoredKeyOrNone: TypeAlias = Annotated[str | None, _or_none(check_stored_key)]
+SignalNameOrNone: TypeAlias = Annotated[str | None, _or_none(check_signal_name)]
 CircuitKey: TypeAlias = Annotated[str, check_circuit_key]
 GroupName: TypeAlias = Annotated[str, check_group]
 GroupCursor: TypeAlias = Annotated[str | None, _or_none(check_group)]
@@ -150,6 +162,9 @@ def at_most(most: int, what: str = "jobs") -> Callable[[Sequence[T]], Sequence[T
 
 Batch: TypeAlias = Annotated[Sequence[T], at_most(BATCH)]
 DeadLetterBatch: TypeAlias = Annotated[Sequence[T], at_most(BATCH, "dead letters")]
+StepReports: TypeAlias = Annotated[Sequence[StepReport], at_most(RECORDED_AT_ONCE, "steps")]
+NewSignals: TypeAlias = Annotated[Sequence[NewSignal], at_most(DELIVERED_AT_ONCE, "signals")]
+SignalWaits: TypeAlias = Annotated[Sequence[SignalWait], at_most(WAITED_AT_ONCE, "signals")]
 Settlements: TypeAlias = Annotated[Sequence[Settlement], at_most(EXCHANGE)]
 
 # Choices, texts and values
@@ -183,6 +198,11 @@ def _keep(keep: object) -> object:
     return keep
 
 
+def _digest(digest: T) -> T:
+    check_digest(digest)
+    return digest
+
+
 _REASON: Final = partial(storable, limit=MAX_REASON_BYTES)
 
 OneState: TypeAlias = Annotated[State, partial(known, State)]
@@ -192,6 +212,7 @@ OneStatus: TypeAlias = Annotated[RunStatus, partial(known, RunStatus)]
 OnePart: TypeAlias = Annotated[TransferPart, partial(known, TransferPart)]
 IfRunning: TypeAlias = Annotated[Literal["refuse", "remove"], _running]
 Reason: TypeAlias = Annotated[str, _REASON]
+DigestOrNone: TypeAlias = Annotated[str | None, _digest]
 ReasonOrNone: TypeAlias = Annotated[str | None, _or_none(_REASON)]
 KeepOrNone: TypeAlias = Annotated[Keep | None, _or_none(_keep)]
 Window: TypeAlias = Annotated[MetricsWindow, check_window]

@@ -5,7 +5,19 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from toril.engines.sql.options import ParentLink, dump_failure, load_options
-from toril.engines.sql.schema import JobFacts, Place, delayed_rank, due_bound, finished_rank, first_key, run_key
+from toril.engines.sql.schema import (
+    AWAITED,
+    RECORDED,
+    SIGNALS,
+    STEPS,
+    JobFacts,
+    Place,
+    delayed_rank,
+    due_bound,
+    finished_rank,
+    first_key,
+    run_key,
+)
 from toril.engines.sql.statements import statements
 from toril.engines.sql.transaction import QueueRow, Transaction
 from toril.model import (
@@ -39,11 +51,17 @@ class ChildEnded(NamedTuple):
 
 # In this order, so that a place that a job leaves and enters in one step ends as entered.
 _ORDER = (
-    "forget_dead_letter_logs", "forget_dead_letter_children", "dead_letter", "move_logs", "move_children", "error",
-    "leave", "leave_active", "delete_job", "delete_id", "delete_logs", "orphan", "disown", "enter", "place", "stand",
-    "keep", "age", "forget_age", "run", "result",
+    "forget_dead_letter_logs", "forget_dead_letter_children", "forget_dead_letter", "dead_letter", "move_logs",
+    "move_children", "move_recorded", "move_steps", "move_signals", "error", "leave", "leave_active", "delete_job",
+    "delete_id", "delete_logs", "orphan", "disown", "stop_awaiting", "drop_unread", "wake", "wake_parent",
+    "enter", "place", "stand", "keep",
+    "age", "forget_age", "run", "result",
 )  # fmt: skip
 _SQL: Final = statements("changes")
+# What goes with a job that is deleted, by the bit of `stepping` that says whether a queue's jobs have any.
+_STEP_TABLES: Final = (
+    (RECORDED, "delete_recorded"), (STEPS, "delete_steps"), (SIGNALS, "delete_signals"), (AWAITED, "stop_awaiting")
+)  # fmt: skip
 
 _NONE_ENDED = dict.fromkeys(RunStatus, 0)
 _TRIM_SLACK = 1_000  # events over the cap that are tolerated, so that trimming is rare and in bulk
@@ -106,6 +124,10 @@ class QueueChanges:
         self.row.count(place, -1)
         if self.row.grouped:
             self.left.append(key)
+        if self.row.resting and place == Place.DELAYED:
+            self._writes["wake"].append((key,))
+        elif self.row.resting_for_children and place == Place.WAITING_CHILDREN:
+            self._writes["wake_parent"].append((key,))
         self._writes["leave"].append((self.row.key, place, rank, key))
 
     def leave_active(self, keys: Sequence[int]) -> None:
@@ -271,6 +293,7 @@ class QueueChanges:
         identity = letter_id(self.row.name, job.id)
         self._writes["forget_dead_letter_logs"].append((identity,))
         self._writes["forget_dead_letter_children"].append((identity,))
+        self._writes["forget_dead_letter"].append((identity,))
         self._writes["dead_letter"].append(
             (
                 job.key,
@@ -290,12 +313,19 @@ class QueueChanges:
             self._writes["move_logs"].append((job.key,))
         if job.stored.parked is not None:
             self._writes["move_children"].append((job.key,))
+        if self.row.stepping:
+            for name in ("move_recorded", "move_steps", "move_signals"):
+                self._writes[name].append((job.key,))
 
     def keep(
         self, job: JobFacts, made: int, place: int, keep: Keep, result: str | None, failure: Failure | None
     ) -> None:
         """Leave a finished job in the store, for as long as `keep` says."""
         now = self.tx.now
+        if self.row.stepping & AWAITED:
+            self._writes["stop_awaiting"].append((job.key,))
+        if self.row.stepping & SIGNALS and place == Place.COMPLETED:
+            self._writes["drop_unread"].append((job.key,))
         rank = finished_rank(now, self.row.moves + 1)
         self.enter(job.key, place, rank)
         self._writes["keep"].append(
@@ -347,8 +377,19 @@ class QueueChanges:
     def make_writes(self) -> None:
         for name, rows in self._writes.items():
             if rows:
-                self.tx.run_all(_SQL[name], rows, *((self.row.key,) if name == "delete_id" else ()))
+                changed = self.tx.run_all(_SQL[name], rows, *((self.row.key,) if name == "delete_id" else ()))
+                if name == "delete_job" and self.row.stepping:
+                    self._delete_steps(rows)
+                elif name == "wake":
+                    self.row.resting -= changed
+                elif name == "wake_parent":
+                    self.row.resting_for_children -= changed
                 self._writes[name] = []
+
+    def _delete_steps(self, jobs: list[tuple[Any, ...]]) -> None:
+        for bit, name in _STEP_TABLES:
+            if self.row.stepping & bit:
+                self.tx.run_all(_SQL[name], jobs)
 
     def _trim(self, place: int, keeps: list[Keep]) -> None:
         """Remove jobs that exceed the retention of those that just ended, oldest first, a bounded number. Each job

@@ -8,6 +8,7 @@ from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.groups import admit_due, by_turns, count_starts, make_ready, may_start_again, next_until
 from toril.engines.sql.options import NOTHING_STORED, StoredOptions, load_options, load_rate
 from toril.engines.sql.rate_limits import slot
+from toril.engines.sql.recorded import RecordedJobs
 from toril.engines.sql.schema import JobFacts, Place, ReadyJob, due_bound, due_of, job_id
 from toril.engines.sql.statements import query, statements
 from toril.model import (
@@ -136,8 +137,9 @@ def _count_starts(step: QueueChanges, claim: Claim, count: int) -> None:
 
 def _take(step: QueueChanges, claim: Claim, size: int) -> list[Claimed]:
     row = step.row
+    recorded = RecordedJobs(step.tx, row)
     if claim.alone and row.suspects and size:
-        suspect = _take_from(step, claim, Place.SUSPECT, 1)
+        suspect = _take_from(step, claim, Place.SUSPECT, 1, recorded)
         if suspect:
             return suspect
     if claim.only_suspects:
@@ -148,8 +150,8 @@ def _take(step: QueueChanges, claim: Claim, size: int) -> list[Claimed]:
     jobs: list[Claimed] = []
     for _ in range(_PASSES):
         for place in places:
-            jobs += _take_from(step, claim, place, size - len(jobs))
-        if not row.parked or len(jobs) == size or not _more(step, size - len(jobs)):
+            jobs += _take_from(step, claim, place, size - len(jobs), recorded)
+        if not row.parked or len(jobs) == size or recorded.full or not _more(step, size - len(jobs)):
             break
     return jobs
 
@@ -160,15 +162,17 @@ def _more(step: QueueChanges, want: int) -> bool:
     return bool(step.row.waiting or step.row.prioritized or by_turns(step, want))
 
 
-def _take_from(step: QueueChanges, claim: Claim, place: int, size: int) -> list[Claimed]:
+def _take_from(step: QueueChanges, claim: Claim, place: int, size: int, recorded: RecordedJobs) -> list[Claimed]:
     """The first `size` jobs of a place. Expired ones in between are ended instead, a bounded number."""
     row, tx = step.row, step.tx
     taken: list[Claimed] = []
     ended = 0
-    while len(taken) < size and ended < _EXPIRED_A_CLAIM:
+    while len(taken) < size and ended < _EXPIRED_A_CLAIM and not recorded.full:
         found = tx.gather(_FIRST, (row.key, place, size - len(taken)))
         if not found:
             break
+        if row.stepping:
+            found = found[: recorded.read([each.job.key for each in found])]
         tx.run(_SQL["leave_up_to"], (row.key, place, found[-1].rank))
         row.count(place, -len(found))
         live = [job for job in found if job.expires_at is None or job.expires_at > tx.now]
@@ -176,16 +180,19 @@ def _take_from(step: QueueChanges, claim: Claim, place: int, size: int) -> list[
             ended += _expire(step, found)
         if place == Place.SUSPECT:
             live = [job for job in live if may_start_again(step, job)]
-        taken += _grant(step, claim, place, live)
+        taken += _grant(step, claim, place, live, recorded)
     return taken
 
 
-def _grant(step: QueueChanges, claim: Claim, place: int, ready: Sequence[ReadyJob]) -> list[Claimed]:
+def _grant(
+    step: QueueChanges, claim: Claim, place: int, ready: Sequence[ReadyJob], recorded: RecordedJobs
+) -> list[Claimed]:
     """Give the worker a lease on each of these jobs."""
     queue, name, now = step.row.key, step.row.name, step.tx.now
     deadline, token, worker, stalls_allowed = now + claim.lease, claim.token, claim.worker, claim.max_stalls
     suspect = place == Place.SUSPECT
     fence = step.row.claims
+    steps_of = recorded.of if step.row.stepping else None
     leases, claimed, groups = [], [], []
     for row in ready:
         job, group = row.job, row.group_name
@@ -219,6 +226,8 @@ def _grant(step: QueueChanges, claim: Claim, place: int, ready: Sequence[ReadyJo
                 suspect,
                 stored.parked or 0,
                 stored.trace,
+                None,
+                steps_of(key) if steps_of else None,
             )
         )
     step.row.claims = fence

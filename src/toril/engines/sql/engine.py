@@ -21,6 +21,7 @@ from toril.engines.sql.leases import recover, renew, report
 from toril.engines.sql.metrics import SqlMetrics
 from toril.engines.sql.notifier import LocalNotifier, Waiter
 from toril.engines.sql.schedules import SqlSchedules
+from toril.engines.sql.steps import SqlSteps
 from toril.engines.sql.threads import InlineWriter, ReaderThread, Runner, WriterThread
 from toril.engines.sql.transaction import Op, Steps
 from toril.engines.sql.transfer_import import SqlTransfers
@@ -73,6 +74,7 @@ class SqlEngine(SqlInspector):
         self.flows = SqlFlows(steps)
         self.groups = SqlGroups(steps)
         self.schedules = SqlSchedules(steps)
+        self.steps = SqlSteps(steps)
         self.metrics = SqlMetrics(steps)
         self.audit = SqlAudit(steps)
         self.transfers = SqlTransfers(steps)

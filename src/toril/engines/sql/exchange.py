@@ -9,11 +9,25 @@ from toril.engines.sql.calls import answered, remember
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.claim import claim_jobs
 from toril.engines.sql.options import dump_failure, load_failure, load_options
+from toril.engines.sql.recorded import RecordedJobs
 from toril.engines.sql.schema import job_id
 from toril.engines.sql.settle import settle
 from toril.engines.sql.statements import query
 from toril.engines.sql.transaction import Transaction, keys_of
-from toril.model import Call, Claim, Claimed, EventKind, Exchange, Failure, Gate, Lease, Settlement, Unstarted, Verdict
+from toril.model import (
+    Call,
+    Claim,
+    Claimed,
+    EventKind,
+    Exchange,
+    Failure,
+    Gate,
+    Lease,
+    RecordedSteps,
+    Settlement,
+    Unstarted,
+    Verdict,
+)
 
 __all__ = ["Exchanged", "exchange"]
 
@@ -105,9 +119,11 @@ def _recall(tx: Transaction, queue: str, token: str, before: RememberedExchange)
     """The first answer again, without jobs that have been lost since: their leases no longer have this token."""
     keys = keys_of(tx, tx.queue(queue), before.ids)
     held = tx.rows(_HELD_AGAIN, (json.dumps([keys[i] for i in before.ids if i in keys]), token, tx.now))
+    recorded = RecordedJobs(tx, tx.queue(queue), most=2**62)
+    recorded.read([job.key for job in held])
     return Exchange(
         tuple(Verdict(verdict) for verdict in before.verdicts),
-        tuple(_claimed(queue, token, job) for job in held),
+        tuple(_claimed(queue, token, job, recorded.of(job.key)) for job in held),
         before.now,
         before.wake_at,
         None if before.blocked_by is None else Gate(before.blocked_by),
@@ -120,7 +136,7 @@ def _unstarted(identity: str, name: str, text: str) -> Unstarted:
     return Unstarted(identity, name, load_failure(text) or Failure("unknown"))
 
 
-def _claimed(queue: str, token: str, job: HeldAgain) -> Claimed:
+def _claimed(queue: str, token: str, job: HeldAgain, steps: RecordedSteps | None) -> Claimed:
     stored = load_options(job.options_text)
     return Claimed(
         Lease(queue, job_id(job.key, job.chosen), token),
@@ -140,4 +156,5 @@ def _claimed(queue: str, token: str, job: HeldAgain) -> Claimed:
         bool(job.alone),
         stored.parked or 0,
         stored.trace,
+        steps=steps,
     )

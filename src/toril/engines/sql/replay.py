@@ -13,6 +13,7 @@ from toril.engines.sql.control import FoundJob, each_job
 from toril.engines.sql.flows import ChildStatus, forgive, member, note_end, rejoin, reopen
 from toril.engines.sql.groups import make_ready
 from toril.engines.sql.options import ParentLink, dump_again, load_failure, load_options
+from toril.engines.sql.recorded import adopt, run_again
 from toril.engines.sql.schema import Place, first_key, job_key
 from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import Transaction
@@ -69,6 +70,7 @@ class DetailKeys(NamedTuple):
     options_text: str | None
     children_key: int | None
     log_key: int | None
+    steps_key: int | None
 
 
 _SQL: Final = statements("dead_letters")
@@ -91,6 +93,7 @@ def retry(
         waits = bool(step.row.flows) and _join_again(step, found, along)
         step.leave(found.job.key, found.place, found.rank)
         tx.run(_RENEW, (found.job.key,))
+        run_again(tx, step.row, found.job.key, anew=found.state is State.COMPLETED)
         if waits:
             step.wait_for_children(found.job.key)
         else:
@@ -156,6 +159,7 @@ def _replay(step: QueueChanges, dead: DeadLetterRow, change: Replay, done: list[
     row.last_number = max(row.last_number, key - first_key(row.key))  # the queue may be a new one, numbered anew
     details = tx.row(DETAIL_KEYS, (dead.id,))
     children_key, log_key = (None, None) if details is None else (details.children_key, details.log_key)
+    adopt(tx, row, key, None if details is None else details.steps_key)
     waits = children_key is not None and _call_back(tx, children_key, done, set())
     place, rank = row.back(dead.priority)
     if dead.group is not None:

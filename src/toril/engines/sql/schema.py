@@ -7,8 +7,12 @@ from toril.model import RunStatus
 from toril.model.states import State
 
 __all__ = [
+    "AWAITED",
     "PAGE_BYTES",
+    "RECORDED",
+    "SIGNALS",
     "STATE_OF",
+    "STEPS",
     "Held",
     "JobFacts",
     "LeasedJob",
@@ -35,6 +39,11 @@ _TIE_BITS: Final = 20  # order among a million entries of one millisecond
 _TIES: Final = 1 << _TIE_BITS
 _MIDDLE: Final = 1 << 39  # of the range of one priority; entries at the front count down from here
 PAGE_BYTES: Final = 4 * 1024 * 1024  # of jobs, after which a page takes no more
+# Of `queues.stepping`: in which tables jobs of the queue may have rows.
+RECORDED: Final = 1
+STEPS: Final = 2
+SIGNALS: Final = 4
+AWAITED: Final = 8
 _DIGITS: Final = 13  # of the largest number
 _ENDINGS: Final = {ending: number for number, ending in enumerate(RunStatus)}
 

@@ -68,6 +68,9 @@ class QueueRow:
     groups_set: str | None
     groups_declared: str | None
     figures: str | None
+    resting: int
+    resting_for_children: int
+    stepping: int
 
     @property
     def ended_total(self) -> int:
@@ -189,16 +192,18 @@ class Transaction:
         """Execute, and return how many rows changed."""
         return self._connection.execute(sql, parameters).rowcount
 
-    def run_all(self, sql: str, rows: Sequence[Sequence[Any]], *before: Any) -> None:
-        """Execute for many rows, in as few statements as there are powers of two in their number. `before` are the
-        values that precede the rows in the statement. Each statement releases the interpreter lock once. `executemany`
-        would do so for every row, and wait up to 5 ms to get it back while a handler computes."""
-        start = 0
+    def run_all(self, sql: str, rows: Sequence[Sequence[Any]], *before: Any) -> int:
+        """Execute for many rows, in as few statements as there are powers of two in their number, and return how many
+        rows changed. `before` are the values that precede the rows in the statement. Each statement releases the
+        interpreter lock once. `executemany` would do so for every row, and wait up to 5 ms to get it back while a
+        handler computes."""
+        start = changed = 0
         while start < len(rows):
             size = min(_ROWS, 1 << ((len(rows) - start).bit_length() - 1))
             part = rows[start : start + size]
-            self._connection.execute(for_rows(sql, size), [*before, *chain.from_iterable(part)])
+            changed += self._connection.execute(for_rows(sql, size), [*before, *chain.from_iterable(part)]).rowcount
             start += size
+        return changed
 
     def row(self, query: Query[R], parameters: Sequence[Any] = ()) -> R | None:
         """The first row with named columns, or None."""

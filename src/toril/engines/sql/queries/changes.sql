@@ -7,12 +7,17 @@ DELETE FROM logs WHERE key IN (SELECT log FROM letters WHERE id IN (VALUES (?)))
 -- name: forget_dead_letter_children
 DELETE FROM children WHERE parent IN (SELECT kin FROM letters WHERE id IN (VALUES (?)))
 
+-- name: forget_dead_letter
+DELETE FROM letters WHERE id IN (VALUES (?))
+
 -- name: dead_letter
 INSERT OR REPLACE INTO letters (id, queue, job, cause, failure, failed_at, attempts_made, stalls, started_at, worker,
-    name, attempts, priority, added_at, options, metadata, checkpoint, progress, errors, stall_cause, data, grp, log, kin)
+    name, attempts, priority, added_at, options, metadata, checkpoint, progress, errors, stall_cause, data, grp, log, kin,
+    recorded)
 SELECT v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, v.column10, v.column11,
     j.name, j.attempts, j.priority, j.added_at, j.options, j.metadata, j.checkpoint, j.progress, j.errors, j.stall_cause,
-    j.data, j.grp, iif(j.logs, -j.key, NULL), iif(json_extract(j.options, '$.parked') IS NULL, NULL, -j.key)
+    j.data, j.grp, iif(j.logs, -j.key, NULL), iif(json_extract(j.options, '$.parked') IS NULL, NULL, -j.key),
+    (SELECT -r.job FROM recorded r WHERE r.job = j.key)
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) v JOIN jobs j ON j.key = v.column1
 
 -- name: move_logs
@@ -20,6 +25,15 @@ UPDATE OR REPLACE logs SET key = -key WHERE key IN (VALUES (?))
 
 -- name: move_children
 UPDATE OR REPLACE children SET parent = -parent WHERE parent IN (VALUES (?))
+
+-- name: move_recorded
+UPDATE recorded SET job = -job WHERE job IN (VALUES (?))
+
+-- name: move_steps
+UPDATE steps SET job = -job WHERE job IN (VALUES (?))
+
+-- name: move_signals
+UPDATE signals SET job = -job WHERE job IN (VALUES (?))
 
 -- name: error
 UPDATE jobs SET errors = CASE
@@ -48,6 +62,27 @@ DELETE FROM ids WHERE queue = ? AND id IN (VALUES (?))
 
 -- name: delete_logs
 DELETE FROM logs WHERE key IN (VALUES (?))
+
+-- name: delete_recorded
+DELETE FROM recorded WHERE job IN (VALUES (?))
+
+-- name: delete_steps
+DELETE FROM steps WHERE job IN (VALUES (?))
+
+-- name: delete_signals
+DELETE FROM signals WHERE job IN (VALUES (?))
+
+-- name: stop_awaiting
+DELETE FROM awaited WHERE job IN (VALUES (?))
+
+-- name: drop_unread
+DELETE FROM signals WHERE job IN (VALUES (?)) AND text IS NOT NULL
+
+-- name: wake
+DELETE FROM rests WHERE job IN (VALUES (?))
+
+-- name: wake_parent
+DELETE FROM rests WHERE job IN (VALUES (?))
 
 -- name: orphan
 DELETE FROM children WHERE parent IN (VALUES (?))

@@ -22,7 +22,8 @@ FROM json_each(?) v CROSS JOIN letters l ON l.id = v.value
 SELECT count(*) FROM letters
 
 -- name: details
-SELECT queue, job, options AS options_text, kin AS children_key, log AS log_key FROM letters WHERE id = ?
+SELECT queue, job, options AS options_text, kin AS children_key, log AS log_key, recorded AS steps_key
+FROM letters WHERE id = ?
 
 -- name: delete
 DELETE FROM letters WHERE id = ?

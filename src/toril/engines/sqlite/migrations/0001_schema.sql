@@ -37,7 +37,10 @@ CREATE TABLE queues (
     groups_set TEXT,                        -- limits of each group, set by hand
     groups_declared TEXT,                   -- and declared by the code
     figures TEXT,                           -- JSON: counts of the minute under way, see `slices`
-    cancelled_total INTEGER NOT NULL DEFAULT 0
+    cancelled_total INTEGER NOT NULL DEFAULT 0,
+    resting INTEGER NOT NULL DEFAULT 0,     -- of the delayed jobs, those that rest
+    resting_for_children INTEGER NOT NULL DEFAULT 0, -- and of those that wait for children
+    stepping INTEGER NOT NULL DEFAULT 0     -- what its jobs ever had: 1 a row in `recorded`, 2 `steps`, 4 `signals`, 8 `awaited`
 ) STRICT;
 
 -- A job's key is (queue << 40) + number. The number comes from the queue's own counter, and is also the id of jobs
@@ -236,6 +239,79 @@ CREATE TABLE group_starts (
 
 CREATE INDEX group_starts_by_time ON group_starts (queue, time);
 
+-- Durable steps ----------------------------------------------------------------------------------------------------
+
+-- What jobs recorded of their handlers. Those of a dead letter stand under keys below 0, as do the next two tables'.
+CREATE TABLE steps (
+    job INTEGER NOT NULL,
+    name TEXT NOT NULL,                     -- the stored key of the step
+    seq INTEGER NOT NULL,                   -- the number of the record within the job
+    row TEXT NOT NULL                       -- see codec/steps.py
+) STRICT;
+
+CREATE UNIQUE INDEX steps_by_name ON steps (job, name);
+CREATE INDEX steps_by_seq ON steps (job, seq);
+
+-- Each job that has recorded steps, was sent signals, or was run again by hand.
+CREATE TABLE recorded (
+    job INTEGER PRIMARY KEY,
+    seq INTEGER NOT NULL DEFAULT 0,         -- of its last record
+    count INTEGER NOT NULL DEFAULT 0,       -- of its rows in `steps`, and the bytes of their names and texts
+    bytes INTEGER NOT NULL DEFAULT 0,
+    reruns INTEGER NOT NULL DEFAULT 0,      -- how often it was run again by hand, and is to do its steps anew
+    epoch INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+-- Signals to jobs. One that has been received is kept without its text, if it has an id, to know a second one by.
+CREATE TABLE signals (
+    job INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    word TEXT,                              -- the key that it was sent by; NULL: to the job itself
+    id TEXT,
+    at INTEGER NOT NULL,
+    text TEXT
+) STRICT;
+
+CREATE UNIQUE INDEX signals_by_number ON signals (job, number);
+CREATE INDEX signals_by_id ON signals (job, id) WHERE id IS NOT NULL;
+
+-- Which job waits for signals by a key.
+CREATE TABLE awaited (
+    queue INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    word TEXT NOT NULL,
+    job INTEGER NOT NULL,
+    PRIMARY KEY (queue, name, word)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX awaited_by_job ON awaited (job);
+
+-- Signals by a key for which no job waits yet.
+CREATE TABLE kept_signals (
+    queue INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    word TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    id TEXT,
+    at INTEGER NOT NULL,
+    till INTEGER NOT NULL,
+    text TEXT NOT NULL
+) STRICT;
+
+CREATE UNIQUE INDEX kept_signals_by_key ON kept_signals (queue, name, word, number);
+CREATE INDEX kept_signals_by_till ON kept_signals (queue, till);
+
+-- Jobs that rest, and why. Each stands in `line`, delayed or waiting for children.
+CREATE TABLE rests (
+    job INTEGER PRIMARY KEY,
+    queue INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    text TEXT NOT NULL                      -- JSON
+) STRICT;
+
+CREATE INDEX rests_by_until ON rests (queue, until, job);
+
 -- What happened ----------------------------------------------------------------------------------------------------
 
 -- One row for the events of one step and kind; the key ends with the number of its last event.
@@ -312,10 +388,17 @@ CREATE TABLE letters (
     kin INTEGER,                            -- the key of its children
     errors TEXT,
     progress TEXT,
-    log INTEGER                             -- the key of its log lines
+    log INTEGER,                            -- the key of its log lines
+    recorded INTEGER                        -- the key of its steps and signals
 ) STRICT;
 
 CREATE INDEX letters_by_time ON letters (failed_at, id);
+
+CREATE TRIGGER steps_of_letters AFTER DELETE ON letters WHEN old.recorded IS NOT NULL BEGIN
+    DELETE FROM steps WHERE job = old.recorded;
+    DELETE FROM recorded WHERE job = old.recorded;
+    DELETE FROM signals WHERE job = old.recorded;
+END;
 
 -- Who has changed what over HTTP. The oldest go when there are too many.
 CREATE TABLE audit (

@@ -1,0 +1,130 @@
+"""Durable steps in SQL: what jobs record of their handlers."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from toril.engines.sql.calls import answered, remember
+from toril.engines.sql.recorded import recorded_job, replaces
+from toril.engines.sql.schema import PAGE_BYTES
+from toril.engines.sql.statements import statements
+from toril.engines.sql.transaction import Steps, Transaction, keys_of, refusal
+from toril.errors import InvalidOption, preview
+from toril.model import (
+    TIMED,
+    Call,
+    Kept,
+    Lease,
+    Page,
+    StepAnswer,
+    StepReport,
+    StepRow,
+    StepVerdict,
+    letter_id,
+)
+from toril.store.capabilities import StepStore
+from toril.store.checked import implements
+
+__all__ = ["SqlSteps", "holder"]
+
+_SQL: Final = statements("steps")
+
+
+@implements(StepStore)
+class SqlSteps:
+    """Steps of the seam."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    async def record(
+        self, queue: str, reports: Sequence[StepReport], *, call: Call | None = None, now: int | None = None
+    ) -> list[StepAnswer]:
+        return await self._steps.write(partial(record, queue=queue, reports=reports, call=call), now, grows=True)
+
+    async def page(
+        self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
+    ) -> Page[tuple[str, str]]:
+        after = 0 if cursor is None else _number(cursor)
+        return await self._steps.read(
+            partial(page, queue=queue, identity=job_id, after=after, limit=limit, where=where)
+        )
+
+
+def _number(cursor: str) -> int:
+    if cursor.isascii() and cursor.isdecimal() and len(cursor) <= 18:
+        return int(cursor)
+    raise InvalidOption(f"{preview(cursor)} is not a cursor from this listing")
+
+
+def record(tx: Transaction, queue: str, reports: Sequence[StepReport], call: Call | None) -> list[StepAnswer]:
+    """Write each row whose lease holds, one after the other."""
+    before = answered(tx, call)
+    if before is not None:
+        return [StepAnswer(StepVerdict(verdict), *rest) for verdict, *rest in before]
+    answers = [_record(tx, queue, each) for each in reports]
+    remember(tx, call, [(each.verdict, each.now, each.row, each.steps, each.bytes) for each in answers])
+    return answers
+
+
+def _record(tx: Transaction, queue: str, report: StepReport) -> StepAnswer:
+    held = holder(tx, queue, report.lease)
+    if isinstance(held, StepVerdict):
+        return StepAnswer(held, tx.now)
+    key, made = held
+    job = recorded_job(tx, key)
+    before = job.row(tx, report.key)
+    if not replaces(report.kind, before, until=report.until):
+        return StepAnswer(StepVerdict.OK, tx.now, before, job.count, job.bytes)
+    until = report.until if report.delay is None else tx.now + report.delay
+    row = StepRow(
+        report.key,
+        report.kind,
+        job.seq + 1,
+        tx.now,
+        report.took,
+        report.digest,
+        job.reruns,
+        made,
+        until,
+        report.text,
+    )
+    text = job.put(tx, row, before)
+    if text is None:
+        return StepAnswer(StepVerdict.FULL, tx.now, None, job.count, job.bytes)
+    job.save(tx, tx.queue(queue))
+    return StepAnswer(StepVerdict.OK, tx.now, text if report.kind in TIMED else None, job.count, job.bytes)
+
+
+def holder(tx: Transaction, queue: str, lease: Lease) -> tuple[int, int] | StepVerdict:
+    """The key of a job whose lease holds, and how many attempts it has made; else what to answer."""
+    row = tx.find(queue)
+    if row is None:
+        return StepVerdict.MISSING
+    key = keys_of(tx, row, (lease.id,)).get(lease.id, 0)
+    held: tuple[int, int] | None = tx.one(_SQL["held"], (key, lease.token, tx.now, lease.id, lease.id))
+    return StepVerdict(refusal(tx, key, lease.id)) if held is None else held
+
+
+def steps_key(tx: Transaction, queue: str, identity: str, where: Kept) -> int | None:
+    """Under which key the steps of a job or dead letter stand."""
+    if where == "dead_letters":
+        letter: int | None = tx.value(_SQL["letter"], (letter_id(queue, identity),))
+        return letter
+    row = tx.find(queue)
+    return None if row is None else keys_of(tx, row, (identity,)).get(identity)
+
+
+def page(tx: Transaction, queue: str, identity: str, after: int, limit: int, where: Kept) -> Page[tuple[str, str]]:
+    """The rows of a job, in the order in which they were recorded."""
+    key = steps_key(tx, queue, identity, where)
+    found = [] if key is None else tx.all(_SQL["page"], (key, after, limit + 1))
+    items: list[tuple[str, str]] = []
+    room = PAGE_BYTES
+    for name, text, seq in found:
+        if len(items) == limit or room < 0:
+            return Page(tuple(items), str(after))
+        items.append((name, text))
+        room -= len(text)
+        after = seq
+    return Page(tuple(items))
