@@ -77,9 +77,10 @@ function fast_path.run(want, count)
   local meta, own = queue.meta, queue.own
   if ARGV[8] ~= '' or ARGV[11] ~= '' or meta[1] or meta[2] or meta[3] or own[5] then return end
   if (tonumber(own[4] or nil) or 0) > now then return end
-  local due = call('ZRANGE', P .. K.delayed, '0', '0', 'WITHSCORES')[2]
+  local there = call('EXISTS', P .. K.delayed, P .. K.prioritized, P .. K.suspects, P .. K.stalled)
+  local due = there > 0 and call('ZRANGE', P .. K.delayed, '0', '0', 'WITHSCORES')[2]
   due = due and math.floor(due / N.ties)
-  if (due and due <= now) or call('EXISTS', P .. K.prioritized, P .. K.suspects, P .. K.stalled) > 0 then return end
+  if (due and due <= now) or there > (due and 1 or 0) then return end
   local ended, ids, seen = fast_path.endings(count)
   if not ended then return end
   local next_ones, more = fast_path.next_jobs(seen, want)
@@ -89,9 +90,11 @@ function fast_path.run(want, count)
   local running, marked = call('LLEN', P .. K.active), redis.pcall('ZSCORE', P .. K.marker, '0')
   if type(marked) == 'table' then return end
   if count > 0 then fast_path.settle(ended, ids, running) else call('DEL', P .. K.lock) end
-  if #next_ones > 0 then call('RPOP', P .. K.wait, string.format('%d', #next_ones)) end
+  local one = #next_ones == 1
+  if one then call('LMOVE', P .. K.wait, P .. K.active, 'RIGHT', 'LEFT')
+  elseif #next_ones > 1 then call('RPOP', P .. K.wait, string.format('%d', #next_ones)) end
   for i = 1, #next_ones do leases.grant(unpack(next_ones[i], 1, 4)) end
-  leases.record_granted()
+  leases.record_granted(one)
   if count > 0 and #leases.taken == 0 then
     if not more and running == count and not due then queue.event('drained') end
     queue.trim_events(meta[5])

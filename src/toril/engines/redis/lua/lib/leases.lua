@@ -38,13 +38,13 @@ function leases.grant(id, row, starts, suspect)
   leases.taken[n], leases.taken_ids[n] = {id, fence, suspect, row}, id
 end
 
--- After the last of them.
-function leases.record_granted()
+-- After the last of them; `listed` says that they are among the active ones already.
+function leases.record_granted(listed)
   local ids, deadlines = leases.taken_ids, {}
   if #ids == 0 then return end
   -- The last one first: where the set is small, an entry that goes to its beginning is put there without a search.
   for i = 1, #ids do deadlines[2 * i - 1], deadlines[2 * i] = deadline, ids[#ids - i + 1] end
-  call('LPUSH', P .. K.active, unpack(ids))
+  if not listed then call('LPUSH', P .. K.active, unpack(ids)) end
   call('ZADD', P .. K.deadlines, unpack(deadlines))
   call('HSET', P .. K.toril, F.claims, string.format('%d', leases.fence))
 end
