@@ -36,7 +36,8 @@ def versions(peer: Peer) -> str:
     if peer.needs is None:
         from toril import __version__
 
-        return f"toril {__version__}"
+        beside = requirements(peer.library).read_text("utf-8").split() if peer.library else []
+        return ", ".join([f"toril {__version__}", *(pin.replace("==", " ") for pin in beside)])
     pins = requirements(peer.needs).read_text("utf-8").split()
     told = [peer.needs, "persist-queue", "kombu", "taskiq-redis", "redis", "coredis", "hiredis"]
     found = dict(pin.split("==") for pin in pins)

@@ -18,6 +18,7 @@ class Peer:
     adapter: str  # a module of bench.peers; for Node, the file
     store: Literal["redis", "file"]
     needs: str | None = None  # its file of requirements
+    library: str | None = None  # the file of what our own interpreter needs besides
     language: Literal["python", "node"] = "python"
     slots: tuple[int, ...] = (1, 10, 100)  # how many jobs at once it can be told to run
     bulk: Literal["own", "gathered", "none"] = "none"
@@ -45,6 +46,12 @@ PEERS = {
     for peer in (
         Peer(
             name="toril", title="Toril", adapter="toril_peer", store="redis", bulk="own", copies="by itself",
+            rates=_rates(5000, 40_000, 4000, 20_000, 25_000),
+        ),
+        Peer(
+            name="toril-uvloop", title="Toril, uvloop", adapter="toril_peer", store="redis", bulk="own",
+            copies="by itself", library="uvloop", environment={"BENCH_LOOP": "uvloop"},
+            cases=("drain-1", "drain-10", "drain-100", "io", "latency"),
             rates=_rates(5000, 40_000, 4000, 20_000, 25_000),
         ),
         Peer(

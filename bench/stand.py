@@ -15,7 +15,7 @@ from typing import Literal
 
 from tests.servers import RedisServer
 
-from bench.installing import KEPT, ROOT, Unusable, command
+from bench.installing import KEPT, ROOT, Unusable, command, library
 from bench.roster import Peer
 from toril.cli.bench.timestamps import Boards
 
@@ -68,7 +68,7 @@ class Stand:
             done = subprocess.run(
                 words,
                 cwd=ROOT,
-                env=_environment(url, **peer.environment, **more),
+                env=_environment(peer, url, **more),
                 capture_output=True,
                 text=True,
                 timeout=300,
@@ -103,7 +103,7 @@ class Stand:
         """The peer's worker while it lasts, with room for what so many jobs write down."""
         with tempfile.TemporaryDirectory(prefix="toril-bench-") as folder:
             board = {"TORIL_BENCH_BOARD": folder, "TORIL_BENCH_SLOTS": str(room)}
-            environment = _environment(url, **peer.environment, BENCH_PROCESSES=str(processes), BENCH_LOG=log, **board)
+            environment = _environment(peer, url, BENCH_PROCESSES=str(processes), BENCH_LOG=log, **board)
             words = [*command(peer), "work", str(slots)]
             copies = processes if peer.copies == "by us" else 1
             with Path(folder, "output").open("w+b") as output:
@@ -195,10 +195,10 @@ def server_commands(server: RedisServer) -> tuple[int, int]:
     return sum(calls.values()) - calls.get("cmdstat_info", 0), sum(calls.get(name, 0) for name in _SCRIPTS)
 
 
-def _environment(url: str, **more: str) -> dict[str, str]:
-    path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+def _environment(peer: Peer, url: str, **more: str) -> dict[str, str]:
+    path = os.pathsep.join([str(ROOT), str(ROOT / "src"), *([str(library(peer.library))] if peer.library else ())])
     own = {"BENCH_URL": url, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "", "PYTHONWARNINGS": "ignore"}
-    return os.environ | own | more
+    return {**os.environ, **own, **peer.environment, **more}
 
 
 def _redis_time(server: RedisServer) -> float:

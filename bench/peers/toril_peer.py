@@ -40,6 +40,7 @@ def work(slots: int) -> None:
     command = ["-m", "toril", "run", "toril.cli.bench.app:app", "--no-http"]
     level = [] if DEFAULT_LOG else ["--log-level", "warning"]
     own = ["-q", f"{QUEUE}:{slots}", "--processes", os.environ.get("BENCH_PROCESSES", "1")]
+    own += ["--loop", os.environ.get("BENCH_LOOP", "asyncio")]
     os.execve(  # noqa: S606 - this very interpreter
         sys.executable, [sys.executable, *command, *level, *own], worker_environment(URL, "bull", QUEUE, board, size)
     )
