@@ -11,6 +11,8 @@
     │   ├── PayloadTooLarge     a payload above the size limit
     │   ├── UnknownQueue        a queue that the app does not declare
     │   ├── WrongState          the job is in a state that does not allow this
+    │   ├── StepClash           two durable steps would have the same name
+    │   ├── InboxFull           the job, or the queue, has no room for another signal
     │   ├── NotFound            there is no such job, schedule, worker or dead letter
     │   └── Closed              used before it was opened, or after it was closed
     ├── EngineUnavailable     try again: it is unknown whether the call took effect
@@ -26,13 +28,17 @@
     ├── Undecodable           stored data cannot be read
     └── HandlerError          raised in handlers, to say what should become of the job
         ├── PermanentError      do not retry
-        │   └── ChildrenFailed  some of the children whose results were asked for failed
+        │   ├── ChildrenFailed  some of the children whose results were asked for failed
+        │   └── StepsTooLarge   the durable steps of the job take more room than they may
         ├── TransientError      retry, but not before `retry_after`
         ├── Snooze              run again later; no attempt is spent
         ├── RateLimited         start nothing of the queue for a while; no attempt is spent
-        ├── Resting             the job waits for its children; let this error through
+        ├── StepFailed          a durable step has failed, now or in an earlier run
+        ├── StepChanged         what is recorded of a durable step does not fit the code
         ├── JobCancelled        the job was cancelled
         └── LeaseLost           another worker may be running the job
+
+`Resting` is a `BaseException`: the job waits, and its handler is called again; let it through.
 
 A lost lease and a taken id are answers, not errors: see `toril.model`.
 """
@@ -53,6 +59,7 @@ __all__ = [
     "EngineUnavailable",
     "EngineUnusable",
     "HandlerError",
+    "InboxFull",
     "InvalidName",
     "InvalidOption",
     "InvalidPayload",
@@ -69,6 +76,10 @@ __all__ = [
     "Resting",
     "ResultGone",
     "Snooze",
+    "StepChanged",
+    "StepClash",
+    "StepFailed",
+    "StepsTooLarge",
     "TorilError",
     "TransientError",
     "Undecodable",
@@ -146,6 +157,15 @@ class WrongState(UsageError):
 
 class NotFound(UsageError, LookupError):
     """There is no such job, schedule, worker or dead letter."""
+
+
+class StepClash(UsageError):
+    """Two durable steps of a run, or two jobs that wait for a signal by key, would have the same name. The message says
+    how to tell them apart."""
+
+
+class InboxFull(UsageError):
+    """The job has as many unread signals as it may have, or the queue as many that nobody waits for yet."""
 
 
 class Closed(UsageError):
@@ -228,6 +248,11 @@ class ChildrenFailed(PermanentError):
         self.failed = tuple(failed)
 
 
+class StepsTooLarge(PermanentError):
+    """A durable step's value is too large, or the job has recorded too many. What is recorded stays, so the job can be
+    replayed after a fix."""
+
+
 class TransientError(HandlerError):
     """Retrying may help: the job is retried, but not before `retry_after` if that is given."""
 
@@ -253,12 +278,38 @@ class RateLimited(HandlerError):
         self.seconds = seconds
 
 
-class Resting(HandlerError):
-    """Ends a handler whose job waits for its children; it is called again once they have ended. Let this error
-    through."""
+class StepFailed(HandlerError):
+    """A durable step has failed. In the run in which it happened, `__cause__` is its error.
+
+    `step` names the step, `kind` and `reason` tell of the error, and `lineage` has the full names of the error's class
+    and its base classes.
+    """
+
+    def __init__(self, step: str, kind: str, reason: str, lineage: Sequence[str] = ()) -> None:
+        super().__init__(f"step {step!r} failed: {kind}: {reason}")
+        self.step = step
+        self.kind = kind
+        self.reason = reason
+        self.lineage = tuple(lineage)
+
+    def caused_by(self, error: type[BaseException] | str) -> bool:
+        """Whether the step failed by an error of this class, given as a class or its full name."""
+        name = error if isinstance(error, str) else f"{error.__module__}.{error.__qualname__}"
+        return name in self.lineage
+
+
+class StepChanged(HandlerError):
+    """What is recorded of a durable step is of another kind, or of another type, than the code says now."""
+
+
+class Resting(BaseException):
+    """Ends a handler whose job waits; it is called again when what it waits for has come. Let this error through.
+
+    It is no `Exception`, so that `except Exception` does not stop it.
+    """
 
     def __init__(self, rested: object) -> None:
-        super().__init__("the job is waiting for its children")
+        super().__init__("the job rests, and its handler will be called again")
         self.rested = rested
 
 

@@ -18,6 +18,7 @@ from toril import (
     InvalidOption,
     JobContext,
     NotFound,
+    PermanentError,
     PreparedJob,
     SyncJobContext,
     UsageError,
@@ -388,7 +389,70 @@ async def test_functions_in_processes_of_their_own_read_their_children() -> None
         assert await job.result(timeout=60) == [True, [2, 4], {}]
 
 
+@pytest.mark.parametrize("way", ["except", "group", "thread"])
+async def test_a_rest_is_no_error_that_a_handler_catches(way: str) -> None:
+    app = App("memory://")
+    caught: list[BaseException] = []
+
+    async def double(ctx: JobContext[int]) -> int:
+        return 2 * ctx.data
+
+    async def catches(ctx: JobContext[None]) -> bool:
+        try:
+            await ctx.wait_for_children([queue.new("double", 1)])
+        except Exception as error:
+            caught.append(error)
+        return await ctx.has_children()
+
+    async def groups(ctx: JobContext[None]) -> bool:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.wait_for_children([queue.new("double", 1)]))
+        return await ctx.has_children()
+
+    def blocks(ctx: SyncJobContext[None]) -> bool:
+        try:
+            ctx.wait_for_children([queue.new("double", 1)])
+        except Exception as error:
+            caught.append(error)
+        return ctx.has_children()
+
+    ways: dict[str, Any] = {"except": catches, "group": groups, "thread": blocks}
+    queue = app.queue("q", {"double": double, "plan": ways[way]})
+    rested: list[str] = []
+    app.on("parked", lambda event: rested.append(event.job_name))
+    async with app:
+        job = await queue.add("plan", result_ttl=60)
+
+        await drained(app)
+
+        assert await job.result(timeout=60) is True
+        assert rested == ["plan"]
+        assert caught == []
+
+
 @pytest.mark.covers("R223")
+async def test_a_function_in_a_process_of_its_own_rests_until_its_children_have_ended() -> None:
+    app, rested = App("memory://"), asyncio.Event()
+
+    async def fail(_: JobContext[None]) -> None:
+        raise PermanentError("no")
+
+    async def slow(_: JobContext[None]) -> None:
+        await rested.wait()
+
+    plan = handler(in_processes.waits, executor="process")
+    queue = app.queue("q", {"fail": fail, "slow": slow, "plan": plan})
+    app.on("parked", lambda _: rested.set())
+    async with app:
+        children = [queue.new("fail"), queue.new("slow")]
+        job = await app.flow(queue.new("plan", result_ttl=60), children, on_failure="continue")
+
+        await drained(app)
+
+        assert await job.result(timeout=60) is True
+        assert rested.is_set()
+
+
 async def test_flows_can_be_added_until_the_queues_are_closed_after_the_workers() -> None:
     app = App("memory://")
     told: list[str] = []

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toril import errors
-from toril.errors import AddUncertain, PartialAdd, TorilError, preview
+from toril.errors import AddUncertain, PartialAdd, Resting, StepFailed, TorilError, preview
 
 CLASSES = {
     name: value
@@ -17,7 +17,11 @@ CLASSES = {
 
 
 def test_every_error_descends_from_one_root() -> None:
-    assert all(issubclass(each, TorilError) for each in CLASSES.values())
+    assert all(issubclass(each, TorilError) for each in CLASSES.values() if each is not Resting)
+
+
+def test_resting_is_no_error_that_a_handler_would_catch() -> None:
+    assert Resting.__bases__ == (BaseException,)
 
 
 def test_every_error_is_public_and_says_when_it_is_raised() -> None:
@@ -33,7 +37,8 @@ def test_the_tree_in_the_docstring_is_the_tree_of_the_classes() -> None:
         parents[depth:] = [name]
         drawn[name] = parents[depth - 1]
 
-    assert drawn == {name: each.__bases__[0].__name__ for name, each in CLASSES.items() if each is not TorilError}
+    in_tree = {name: each for name, each in CLASSES.items() if each not in {TorilError, Resting}}
+    assert drawn == {name: each.__bases__[0].__name__ for name, each in in_tree.items()}
 
 
 @pytest.mark.parametrize(("name", "builtin"), [
@@ -42,6 +47,15 @@ def test_the_tree_in_the_docstring_is_the_tree_of_the_classes() -> None:
 ])  # fmt: skip
 def test_a_wrong_call_can_be_caught_by_the_usual_name(name: str, builtin: type[Exception]) -> None:
     assert issubclass(CLASSES[name], builtin)
+
+
+def test_a_failed_step_knows_its_cause_by_class_and_by_name() -> None:
+    error = StepFailed("charge", "TimeoutError", "too late", ("builtins.TimeoutError", "builtins.OSError"))
+
+    assert error.caused_by(OSError)
+    assert error.caused_by("builtins.TimeoutError")
+    assert not error.caused_by(ValueError)
+    assert str(error) == "step 'charge' failed: TimeoutError: too late"
 
 
 def test_an_uncertain_add_names_the_jobs() -> None:

@@ -1,5 +1,6 @@
 """When a job is tried again, and whether: pure decisions, with the statistics that they promise."""
 
+import asyncio
 import random
 from datetime import timedelta
 from statistics import mean
@@ -19,7 +20,20 @@ from toril import (
     TransientError,
     Undecodable,
 )
-from toril.model import Backoff, Claimed, Failed, Failure, JobOptions, Lease, Outcome, Retried
+from toril.errors import Resting, StepFailed
+from toril.model import (
+    Backoff,
+    Claimed,
+    Failed,
+    Failure,
+    JobOptions,
+    Lease,
+    Outcome,
+    Rest,
+    Rested,
+    Retried,
+    StepKind,
+)
 from toril.policy.retry import (
     ErrorTable,
     Nature,
@@ -29,6 +43,7 @@ from toril.policy.retry import (
     lineage,
     nature_of,
     respect_retry_after,
+    unwrapped,
 )
 
 
@@ -229,3 +244,53 @@ def test_the_last_attempt_is_the_last() -> None:
 def test_an_errors_own_wish_is_a_lower_bound() -> None:
     assert judged(TransientError(retry_after=9)) == Retried(Failure(""), 9_000)
     assert judged(TransientError(retry_after=0.5)) == Retried(Failure(""), 1_000)
+
+
+def failed_step(cause: BaseException | None, lineage: tuple[str, ...] = ()) -> StepFailed:
+    error = StepFailed("charge", "Whatever", "it broke", lineage)
+    error.__cause__ = cause
+    return error
+
+
+def test_a_failed_step_is_judged_by_its_cause() -> None:
+    assert isinstance(judged(failed_step(PermanentError())), Failed)
+    late = judged(failed_step(TransientError(retry_after=9)))
+    assert isinstance(late, Retried)
+    assert late.delay == 9_000
+    assert isinstance(judged(failed_step(KeyError()), table=Retry(give_up_on=KeyError).table), Failed)
+    assert nature_of(failed_step(ConnectionError())) is Nature.TRANSIENT
+
+
+def test_a_failed_step_of_an_earlier_run_is_judged_by_the_names_of_its_cause() -> None:
+    assert isinstance(judged(failed_step(None, lineage(PermanentError()))), Failed)
+    assert isinstance(judged(failed_step(None, lineage(KeyError())), table=Retry(give_up_on=KeyError).table), Failed)
+    assert nature_of(failed_step(None, lineage(TransientError()))) is Nature.TRANSIENT
+    assert nature_of(failed_step(None, lineage(ConnectionError()))) is Nature.TRANSIENT
+    assert nature_of(failed_step(None)) is Nature.UNKNOWN
+
+
+def rest(key: str) -> Rest:
+    return Rest(key=key, kind=StepKind.SLEEP, delay=1)
+
+
+def test_tasks_of_a_handler_that_rest_make_one_rest_of_it() -> None:
+    first, second = Resting(Rested(rests=(rest("a"), rest("b")))), Resting(Rested(rests=(rest("b"), rest("c"))))
+    inner = BaseExceptionGroup("inner", [second, asyncio.CancelledError()])
+
+    outcome = judged(unwrapped(BaseExceptionGroup("outer", [first, inner])))
+
+    assert outcome == Rested(rests=(rest("a"), rest("b"), rest("c")))
+
+
+def test_a_real_error_beside_a_rest_is_what_counts() -> None:
+    resting, real = Resting(Rested(rests=(rest("a"),))), PermanentError("no")
+
+    assert unwrapped(BaseExceptionGroup("g", [resting, BaseExceptionGroup("i", [real])])) is real
+    two = unwrapped(BaseExceptionGroup("g", [resting, real, KeyError()]))
+    assert isinstance(two, BaseExceptionGroup)
+    assert len(two.exceptions) == 2
+
+
+def test_other_groups_stay_as_they_are() -> None:
+    for error in (ExceptionGroup("g", [KeyError()]), BaseExceptionGroup("g", [asyncio.CancelledError()]), KeyError()):
+        assert unwrapped(error) is error

@@ -35,6 +35,11 @@ def total(ctx: SyncJobContext[None]) -> list[Any]:
     return [ctx.has_children(), sorted(ctx.children_values().values()), ctx.failed_children()]
 
 
+def waits(ctx: SyncJobContext[None]) -> bool:
+    ctx.wait_for_children()
+    return ctx.has_children()
+
+
 def in_order(ctx: SyncJobContext[None]) -> list[Any]:
     try:
         ctx.children(talk)

@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from toril.app import App
-from toril.errors import EngineUnusable, JobCancelled, LeaseLost, RateLimited, Snooze
+from toril.errors import EngineUnusable, JobCancelled, LeaseLost, RateLimited, Resting, Snooze
 from toril.events import EventName, JobEvent
 from toril.model import MAX_TRACE, NewJob
+from toril.policy.retry import unwrapped
 from toril.runtime.clock import SYSTEM
 
 try:
@@ -29,7 +30,8 @@ except ModuleNotFoundError as error:
 __all__ = ["instrument"]
 
 _SYSTEM: Final = {"messaging.system": "toril"}
-_NO_ERROR: Final = (Snooze, RateLimited, JobCancelled, LeaseLost, asyncio.CancelledError)  # not failures
+# Not failures.
+_NO_ERROR: Final = (Snooze, RateLimited, Resting, JobCancelled, LeaseLost, asyncio.CancelledError)
 _ENDINGS: Final[tuple[EventName, ...]] = (
     "completed", "failed", "retrying", "snoozed", "cancelled", "expired", "stalled", "lease_lost",
 )  # fmt: skip
@@ -103,7 +105,7 @@ class OpenTelemetry:
             try:
                 return await call_next(ctx)
             except BaseException as error:
-                if not isinstance(error, _NO_ERROR):
+                if not isinstance(unwrapped(error), _NO_ERROR):
                     about["error.type"] = type(error).__name__
                 _tell(span, error)
                 raise
@@ -122,6 +124,7 @@ class OpenTelemetry:
 
 def _tell(span: Span, error: BaseException) -> None:
     """Record what an attempt raised. Being deferred or told to stop is not an error."""
+    error = unwrapped(error)
     span.set_attribute("error.type", type(error).__name__)
     if not isinstance(error, _NO_ERROR):
         span.record_exception(error)

@@ -18,6 +18,7 @@ from toril.app import App
 from toril.errors import JobCancelled, LeaseLost, RateLimited, Resting, Snooze
 from toril.events import STALLED_OUT, EventName, JobEvent
 from toril.policy.redaction import redacted
+from toril.policy.retry import unwrapped
 
 if TYPE_CHECKING:
     from sentry_sdk.types import Event, Hint
@@ -70,7 +71,7 @@ class _Reports:
             try:
                 return await call_next(ctx)
             except BaseException as error:
-                if not isinstance(error, _NO_ERROR):
+                if not isinstance(unwrapped(error), _NO_ERROR):
                     self._raised[ctx.queue_name, ctx.job_id] = _Raised(error, scope, ctx.data)
                 raise
 

@@ -1,6 +1,7 @@
 """Retries: backoffs, error classes, and what becomes of a failed attempt."""
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from asyncio import CancelledError
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Literal, TypeAlias
@@ -14,6 +15,7 @@ from toril.errors import (
     RateLimited,
     Resting,
     Snooze,
+    StepFailed,
     TransientError,
     Undecodable,
     preview,
@@ -47,6 +49,7 @@ __all__ = [
     "Retry",
     "Strategy",
     "Waiting",
+    "cause_of",
     "check_known",
     "check_strategy",
     "delay_before_retry",
@@ -57,6 +60,7 @@ __all__ = [
     "own_table",
     "respect_retry_after",
     "seconds_asked",
+    "unwrapped",
 ]
 
 ErrorKinds: TypeAlias = "type[BaseException] | str | Iterable[type[BaseException] | str]"
@@ -111,15 +115,22 @@ _SAYS_SO: Final[tuple[tuple[type[BaseException], Nature], ...]] = (
     (TransientError, Nature.TRANSIENT),
     (EngineUnavailable, Nature.TRANSIENT),
 )
+# The same by name, for errors of which nothing but their names is left.
+_NAMED: Final = {f"{kind.__module__}.{kind.__qualname__}": nature for kind, nature in _SAYS_SO}
 
 
 def nature_of(error: BaseException, table: ErrorTable = DEFAULTS) -> Nature:
     """Decide by what the error itself says, then by the table, then by what is known of libraries. If several classes
-    of a table apply, the most specific one decides."""
+    of a table apply, the most specific one decides. A failed step counts as its cause."""
+    error = cause_of(error)
     for kind, nature in _SAYS_SO:
         if isinstance(error, kind):
             return nature
     names = lineage(error)
+    if isinstance(error, StepFailed):
+        for name in names:
+            if name in _NAMED:
+                return _NAMED[name]
     return _nearest(names, table.on, table.give_up_on) or (
         Nature.PERMANENT if table.on else _nearest(names, _TRANSIENT, _PERMANENT) or Nature.UNKNOWN
     )
@@ -132,6 +143,38 @@ def _nearest(names: Sequence[str], transient: Container[str], permanent: Contain
         if name in transient:
             return Nature.TRANSIENT
     return None
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """The error by which a step has failed, in the run in which it happened; any other error is its own."""
+    return error.__cause__ if isinstance(error, StepFailed) and error.__cause__ is not None else error
+
+
+def unwrapped(error: BaseException) -> BaseException:
+    """What a handler has raised, out of the group in which a `TaskGroup` raises it if tasks of the handler rest. A real
+    error beside them counts, and the job does not rest."""
+    if not isinstance(error, BaseExceptionGroup) or error.subgroup(Resting) is None:
+        return error
+    _, others = error.split((Resting, CancelledError))
+    if others is not None:
+        leaves = list(_leaves(others))
+        return leaves[0] if len(leaves) == 1 else others
+    rested = [each.rested for each in _leaves(error) if isinstance(each, Resting) and isinstance(each.rested, Rested)]
+    return Resting(
+        Rested(
+            tuple({node.ref: node for each in rested for node in each.children}.values()),
+            max((each.children_round for each in rested), default=0),
+            tuple({rest.key: rest for each in rested for rest in each.rests}.values()),
+        )
+    )
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _leaves(each)
+    else:
+        yield error
 
 
 def lineage(error: BaseException) -> tuple[str, ...]:
@@ -345,6 +388,7 @@ def _retried(error: BaseException, failure: Failure, job: Claimed, chance: float
         return Failed(failure)
     if delay is None:
         delay = delay_before_retry(job.options.backoff, failures=failures, previous=job.delay, chance=chance)
+    error = cause_of(error)
     if isinstance(error, TransientError) and error.retry_after is not None:
         delay = max(delay, milliseconds("retry_after", error.retry_after))
     return Retried(failure, delay)
@@ -365,6 +409,7 @@ def respect_retry_after(attempts: int, error: BaseException, _job: Any) -> Durat
 
 def seconds_asked(error: BaseException) -> Duration | None:
     """The `retry_after` of an error, if it has one; of other libraries' errors too, if it is a number."""
+    error = cause_of(error)
     if isinstance(error, TransientError):
         return error.retry_after
     asked = getattr(error, "retry_after", None)

@@ -8,13 +8,13 @@ from typing import Any
 
 from toril.codec.encoding import encode
 from toril.context import Signal, StopReason
-from toril.errors import JobCancelled, LeaseLost, error_text
+from toril.errors import JobCancelled, LeaseLost, StepFailed, error_text
 from toril.handlers import RegisteredHandler, Registry
 from toril.model import Cancelled, Claimed, Completed, Failed, Failure, Lease, Outcome, Released, Snoozed
 from toril.model.attempts import Result
 from toril.model.durations import milliseconds
 from toril.policy.redaction import redacted
-from toril.policy.retry import DEFAULTS, BackoffStrategy, ErrorTable, judge
+from toril.policy.retry import DEFAULTS, BackoffStrategy, ErrorTable, cause_of, judge, unwrapped
 from toril.runtime.logs import log
 
 __all__ = [
@@ -87,7 +87,8 @@ async def outcome_of(job: Claimed, signal: Signal, rules: AttemptRules, invoke: 
         if entry.handler.runs_if is not None and not entry.handler.runs_if():
             return _skipped(entry.handler.skip_reason.replace("{job}", job.name))
         result = entry.returned(await invoke(entry, entry.payload.decode(job.data)))
-    except BaseException as error:  # SystemExit, KeyboardInterrupt and the like are a handler's own failures
+    except BaseException as raised:  # SystemExit, KeyboardInterrupt and the like are a handler's own failures
+        error = unwrapped(raised)
         if isinstance(error, asyncio.CancelledError) and signal.kind is None and _torn_down():
             raise
         if signal.kind is not None and isinstance(error, asyncio.CancelledError | JobCancelled | LeaseLost):
@@ -173,8 +174,21 @@ def failure_of(error: BaseException) -> Failure:
     """An error as text, whatever its own methods do, and without the secrets that one can tell by their looks."""
     if isinstance(error, ChildFailed):
         return Failure(redacted(str(error)), error.kind, redacted(error.trace))
+    if isinstance(error, StepFailed):
+        return _failure_of_step(error)
     try:
         trace = "".join(traceback.format_exception(error, limit=-50))
     except Exception:  # an error's own methods may raise, and its message still counts
         trace = ""
     return Failure(redacted(error_text(error)), type(error).__name__, redacted(trace))
+
+
+def _failure_of_step(error: StepFailed) -> Failure:
+    """What the step has failed by, so that failures are grouped by the real error; the traceback has both."""
+    cause = cause_of(error)
+    shown = failure_of(cause) if cause is not error else Failure(redacted(error.reason), error.kind)
+    try:
+        trace = "".join(traceback.format_exception(error, limit=-50))
+    except Exception:  # as above
+        trace = shown.traceback
+    return Failure(shown.reason, shown.kind, redacted(trace))

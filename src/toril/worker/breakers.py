@@ -11,7 +11,7 @@ from toril.events import Events, WorkerEvent
 from toril.handlers import RegisteredHandler
 from toril.model import Admitted, CircuitSample, CircuitState, Claimed, Deferred
 from toril.policy.breaker import Breaker, put_off
-from toril.policy.retry import ErrorTable, Nature, nature_of, own_table
+from toril.policy.retry import ErrorTable, Nature, nature_of, own_table, unwrapped
 from toril.queue import Queue
 from toril.runtime.clock import Clock
 from toril.runtime.logs import log
@@ -66,7 +66,7 @@ class BreakerGate:
             self._later(self._record(breaker, key, job, sign, probe=probe))
             raise
         except BaseException as error:
-            nature = nature_of(error, own_table(job) or self._table_for(job.name))
+            nature = nature_of(unwrapped(error), own_table(job) or self._table_for(job.name))
             sign = CircuitSample.BAD if nature is Nature.TRANSIENT else CircuitSample.NEITHER
             await self._record(breaker, key, job, sign, probe=probe)
             raise

@@ -11,6 +11,7 @@ import signal as signals
 import sys
 import threading
 import traceback
+from dataclasses import asdict
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
@@ -21,6 +22,7 @@ from toril.errors import (
     LeaseLost,
     PermanentError,
     RateLimited,
+    Resting,
     Snooze,
     TransientError,
     UsageError,
@@ -153,6 +155,8 @@ class _Connection:
         try:
             ctx: Any = SyncJobContext(entry.payload.decode(job.data), job, self, self._signal, None, _drive)
             returned = entry.returned(entry.handler.fn(ctx))
+        except Resting as resting:
+            return _rested(job, resting.rested)
         except BaseException as error:
             return {"raised": _error_as_json(error)}
         if returned is None:
@@ -189,13 +193,24 @@ class _Connection:
         raise UsageError("a handler that runs in its own process must name child jobs by task: queue.task(handler)")
 
     async def add_children(self, claimed: Claimed, nodes: Any) -> Verdict:  # noqa: ARG002 - as above
-        raise UsageError(f"job {claimed.lease.id} runs in its own process and cannot add children from there")
+        raise UsageError(_no_children(claimed))
 
     def children_round(self) -> int:
         return 0
 
     def job(self, claimed: Claimed) -> Any:
         raise RuntimeError(f"job {claimed.lease.id} is not available in a child process; use the context")
+
+
+def _no_children(job: Claimed) -> str:
+    return f"job {job.lease.id} runs in its own process and cannot add children from there"
+
+
+def _rested(job: Claimed, rested: Any) -> dict[str, Any]:
+    """The job rests: what for."""
+    if rested.children:
+        return {"raised": _error_as_json(UsageError(_no_children(job)))}
+    return {"rested": [asdict(rest) for rest in rested.rests]}
 
 
 def _stack() -> str:

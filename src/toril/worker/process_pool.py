@@ -22,11 +22,12 @@ from toril.errors import (
     LeaseLost,
     PermanentError,
     RateLimited,
+    Resting,
     Snooze,
     TransientError,
 )
 from toril.handlers import RegisteredHandler
-from toril.model import Claimed
+from toril.model import Claimed, Rest, Rested, SignalWait, StepKind
 from toril.model.attempts import Result
 from toril.worker.attempt import ChildFailed, UnsendableResult
 from toril.worker.process_child import MAIN_FILE, REPORTS, SIGNALS
@@ -239,6 +240,8 @@ def _result(entry: RegisteredHandler, answer: dict[str, Any]) -> Any:
         return Result(**decode(text)) if answer["structured"] else entry.result.decode(text)
     if "unfit" in answer:
         return UnsendableResult(answer["unfit"])
+    if "rested" in answer:
+        raise Resting(Rested(rests=tuple(_rest(each) for each in answer["rested"])))
     raised = answer["raised"]
     if raised["as"]:
         error = _RAISED[raised["as"]](raised["reason"], raised["seconds"])
@@ -247,6 +250,11 @@ def _result(entry: RegisteredHandler, answer: dict[str, Any]) -> Any:
     raise ChildFailed(
         raised["reason"], kind=raised["kind"], trace=raised["traceback"], lineage=tuple(raised["lineage"])
     )
+
+
+def _rest(found: dict[str, Any]) -> Rest:
+    signals = tuple(SignalWait(**each) for each in found.pop("signals"))
+    return Rest(**{**found, "kind": StepKind(found["kind"]), "signals": signals})
 
 
 async def _answer(question: str, job: Claimed, reporter: Reporter) -> str:

@@ -20,7 +20,7 @@ from django_tasks.utils import get_exception_traceback, get_module_path, normali
 
 from toril.app import App
 from toril.context import SyncJobContext
-from toril.errors import JobCancelled, LeaseLost, RateLimited, Snooze, TorilError
+from toril.errors import JobCancelled, LeaseLost, RateLimited, Resting, Snooze, TorilError
 from toril.events import JobEvent
 from toril.integrations.django.backend import TorilBackend, task_named
 from toril.policy.redaction import redacted
@@ -68,7 +68,7 @@ def _closing(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 _NAME: Final = "django-task"  # the handler's name; jobs have the names of their tasks
-_NO_ERROR: Final = (Snooze, RateLimited, JobCancelled, LeaseLost)
+_NO_ERROR: Final = (Snooze, RateLimited, Resting, JobCancelled, LeaseLost)
 _NOTED: Final = 10  # errors kept per task
 _LONGEST: Final = 10_000  # characters kept of each error
 
