@@ -146,8 +146,10 @@ def run(
     link printed at startup lets you make changes.
     """
     write_logs(log_level)
-    plan = _plan(target, log_level, **given)
-    supervisor = Supervisor(plan, beside=[_server(plan, http_token, http_read_token, http_host, http_proxy), reload])
+    options = _options(target, log_level, **given)
+    supervisor = Supervisor(
+        options, beside=[_server(options, http_token, http_read_token, http_host, http_proxy), reload]
+    )
     code = asyncio.run(supervisor.run())
     if supervisor.failed is not None:
         if supervisor.failed.usage:
@@ -156,7 +158,7 @@ def run(
     return code
 
 
-def _plan(
+def _options(
     target: str,
     log_level: str,
     *,
@@ -195,11 +197,15 @@ def _command(orders: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _server(
-    plan: SupervisorOptions, token: str | None, read_token: str | None, hosts: tuple[str, ...], proxies: tuple[str, ...]
+    options: SupervisorOptions,
+    token: str | None,
+    read_token: str | None,
+    hosts: tuple[str, ...],
+    proxies: tuple[str, ...],
 ) -> Any:
     """The HTTP server: with the API if its packages are installed, else only the probes."""
-    if plan.http is None or not all(map(find_spec, ("starlette", "uvicorn", "jinja2"))):
+    if options.http is None or not all(map(find_spec, ("starlette", "uvicorn", "jinja2"))):
         return serve
     from toril.web.server import access_by, serving  # noqa: PLC0415 - it needs the extra
 
-    return serving(access_by(plan.http.host, token, read_token), hosts, proxies)
+    return serving(access_by(options.http.host, token, read_token), hosts, proxies)

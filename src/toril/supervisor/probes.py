@@ -43,7 +43,7 @@ class HealthMonitor:
         for number in count():
             self.problems()  # to know since when a child is missing, however seldom anyone asks
             await self._ask(self._supervisor.store, oldest=number % _SELDOM == 0)
-            await self._clock.sleep(min(latest, max(soonest, self._supervisor.plan.unready_after / 4)))
+            await self._clock.sleep(min(latest, max(soonest, self._supervisor.options.unready_after / 4)))
 
     def problems(self) -> list[str]:
         """Why it is not ready; empty if it is."""
@@ -53,14 +53,14 @@ class HealthMonitor:
             found.append("draining")
         elif not supervisor.up.is_set():
             found.append("booting")
-        if now - self._answered > supervisor.plan.unready_after:
+        if now - self._answered > supervisor.options.unready_after:
             found.append(f"the store has not answered for {now - self._answered:.0f} s: {self._detail}")
         alive = [child for child in supervisor.regular if child.ready]
-        if len(alive) >= supervisor.plan.processes:
+        if len(alive) >= supervisor.options.processes:
             self._complete = now
         elif now - self._complete > _GONE:
-            found.append(f"{len(alive)} of {supervisor.plan.processes} worker processes are ready")
-        dead = [child.pid for child in alive if now - child.table.ticked > min(_SLOW, supervisor.plan.hang_timeout)]
+            found.append(f"{len(alive)} of {supervisor.options.processes} worker processes are ready")
+        dead = [child.pid for child in alive if now - child.table.ticked > min(_SLOW, supervisor.options.hang_timeout)]
         return found + [f"the event loop of worker process {pid} is blocked" for pid in dead]
 
     def document(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class HealthMonitor:
             "message": "; ".join(problems) or "all is well",
             "draining": supervisor.draining,
             "pollers": _worst({poller["state"] for child in supervisor.children.values() for poller in child.pollers}),
-            "store": {"ok": now - self._answered <= supervisor.plan.unready_after, "detail": self._detail},
+            "store": {"ok": now - self._answered <= supervisor.options.unready_after, "detail": self._detail},
             "queues": hello.get("queues", {}),
             "oldest_waiting": self._oldest,
             "restarts": supervisor.restarts,
@@ -228,7 +228,7 @@ def _is_loopback(host: str) -> bool:
 
 async def serve(supervisor: Supervisor) -> None:
     """Run until cancelled. If a requested address is not available, the boot fails."""
-    listen = supervisor.plan.http
+    listen = supervisor.options.http
     if listen is None:
         return
     health = HealthMonitor(supervisor, SYSTEM)

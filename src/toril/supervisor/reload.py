@@ -42,7 +42,7 @@ def _written(path: str) -> int | None:
 async def reload(supervisor: Supervisor) -> None:
     """Run until cancelled. If the processes do not boot after a change, wait for the next change."""
     sources, began = Sources(), SYSTEM.now()
-    while supervisor.plan.reload:
+    while supervisor.options.reload:
         await SYSTEM.sleep(_LOOK)
         if changed := sources.changed():
             log.info("%s changed: replacing the worker processes", ", ".join(sorted(changed)[:3]))

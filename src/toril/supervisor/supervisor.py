@@ -78,8 +78,8 @@ Beside: TypeAlias = "Callable[[Supervisor], Coroutine[Any, Any, None]]"
 class Supervisor:
     """One run of `toril run`. Its children may crash, hang or leak; it runs none of their code."""
 
-    def __init__(self, plan: SupervisorOptions, clock: Clock = SYSTEM, *, beside: Sequence[Beside] = ()) -> None:
-        self.plan = plan
+    def __init__(self, options: SupervisorOptions, clock: Clock = SYSTEM, *, beside: Sequence[Beside] = ()) -> None:
+        self.options = options
         self._beside = beside
         self.children: dict[int, ChildProcess] = {}
         self.restarts = 0
@@ -106,14 +106,14 @@ class Supervisor:
     async def run(self) -> int:
         """Run until a signal, or until every child has left for good. Returns 0 if drained, 1 if not entirely, or the
         code of a failed boot."""
-        signals = StopSignals(self.plan.grace, self.stop, self._kill_all)
+        signals = StopSignals(self.options.grace, self.stop, self._kill_all)
         with signals.watching(), self._other_signals(signals):
             rounds = asyncio.gather(self._look_after(), *(beside(self) for beside in self._beside))
             try:
                 await asyncio.gather(
-                    *(self._run_slot(number, self.plan.command) for number in range(self.plan.processes))
+                    *(self._run_slot(number, self.options.command) for number in range(self.options.processes))
                 )
-                if self.plan.burst and self.store is not None and self.hello is not None:
+                if self.options.burst and self.store is not None and self.hello is not None:
                     await log_leftover(self.store, self.hello["queues"], self._clock)
             finally:
                 await self._end_spares()
@@ -131,9 +131,9 @@ class Supervisor:
         for child in self.children.values():
             child.terminate(urgency)
         if urgency is Urgency.DRAIN:
-            log.info("stopping: running jobs have %g s to finish; a second signal skips the wait", self.plan.grace)
+            log.info("stopping: running jobs have %g s to finish; a second signal skips the wait", self.options.grace)
             self._clock.later(_STARTING, self._kill_starting)
-        self._clock.later(_HURRY if urgency >= Urgency.HURRY else self.plan.grace + _OVERTIME, self._overtime)
+        self._clock.later(_HURRY if urgency >= Urgency.HURRY else self.options.grace + _OVERTIME, self._overtime)
 
     def replace(self) -> None:
         """Make each child drain, and start another in its place."""
@@ -148,7 +148,7 @@ class Supervisor:
     async def _run_slot(self, number: int, command: Sequence[str]) -> None:
         restarts = Restarts(self._clock.random)
         while not self._stopping.is_set():
-            child = ChildProcess(command, self.plan.env)
+            child = ChildProcess(command, self.options.env)
             self.children[number] = child
             began = self._clock.monotonic()
             listening = asyncio.create_task(self._listen(child))
@@ -192,10 +192,10 @@ class Supervisor:
                 self.sources.update(paths)
             case {"ready": _}:
                 child.ready = True
-                if not self.up.is_set() and sum(each.ready for each in self.regular) == self.plan.processes:
+                if not self.up.is_set() and sum(each.ready for each in self.regular) == self.options.processes:
                     self.up.set()
-                    noun = "worker process" if self.plan.processes == 1 else "worker processes"
-                    log.info("ready: %s %s", self.plan.processes, noun)
+                    noun = "worker process" if self.options.processes == 1 else "worker processes"
+                    log.info("ready: %s %s", self.options.processes, noun)
             case {"failed": words}:
                 child.failed = BootFailure(*words)
             case {"pollers": statuses}:
@@ -222,7 +222,7 @@ class Supervisor:
             return True
         if child.failed is not None and not self._stopping.is_set():
             log.error("a worker process could not start: %s", child.failed.text)
-        expected = self._stopping.is_set() or child.leaves or (self.plan.burst and code in (0, 1))
+        expected = self._stopping.is_set() or child.leaves or (self.options.burst and code in (0, 1))
         in_order = code in (0, -signal.SIGTERM) or (child.forced and not child.begun)
         if expected and (asked or not self._stopping.is_set()) and not in_order:
             self._clean = False
@@ -281,12 +281,12 @@ class Supervisor:
     @property
     def regular(self) -> list[ChildProcess]:
         """The children that are not spare."""
-        return [child for number, child in self.children.items() if number < self.plan.processes]
+        return [child for number, child in self.children.items() if number < self.options.processes]
 
     def _suspects_wait(self, count: int) -> None:
         """This many stalled jobs wait, each for a process to itself. Tell idle processes at once; for the others, start
         spare processes, as many as allowed."""
-        first = self.plan.processes
+        first = self.options.processes
         idle = [
             child
             for number, child in self.children.items()
@@ -298,13 +298,13 @@ class Supervisor:
         for child in idle:
             child.say(look=True)
         in_memory = self._keeper is None
-        if in_memory or self.plan.spare is None or self._stopping.is_set():
+        if in_memory or self.options.spare is None or self._stopping.is_set():
             return
         taken = [number for number, slot in self._spares.items() if not slot.done()]
         coming = sum(number not in self.children or not self.children[number].ready for number in taken)
-        free = [number for number in range(first, first + self.plan.spares) if number not in taken]
+        free = [number for number in range(first, first + self.options.spares) if number not in taken]
         for number in free[: max(0, count - len(idle) - coming)]:
-            self._spares[number] = asyncio.create_task(self._run_slot(number, self.plan.spare))
+            self._spares[number] = asyncio.create_task(self._run_slot(number, self.options.spare))
 
     async def _end_spares(self) -> None:
         """End the spare processes, last of all."""
@@ -342,7 +342,7 @@ class Supervisor:
         if self.hello is None:
             self.hello = hello
             queues = ", ".join(f"{name} ({slots})" for name, slots in hello["queues"].items())
-            log.info("%s on %s: %s", self.plan.title, redacted(hello["url"]), queues)
+            log.info("%s on %s: %s", self.options.title, redacted(hello["url"]), queues)
             if not is_in_memory(hello["url"]):
                 store = connect(hello["url"], prefix=hello["prefix"], clock=self._clock, **hello["options"])
                 self._opens = True
@@ -372,7 +372,7 @@ class Supervisor:
                 self._look_at(child)
 
     def _look_at(self, child: ChildProcess) -> None:
-        ticked, plan = child.table.ticked, self.plan
+        ticked, options = child.table.ticked, self.options
         if child.draining or child.killed or not ticked:
             return
         silent = self._clock.monotonic() - ticked
@@ -380,13 +380,13 @@ class Supervisor:
             self._spoken_for.add(child.pid)
             speaking = self._follow(speak_for(child, self.store, self._clock))
             speaking.add_done_callback(lambda _: self._spoken_for.discard(child.pid))
-        if silent > plan.hang_timeout:
+        if silent > options.hang_timeout:
             child.draining = True  # so that it is handled only once
             self._follow(self._end_hung(child, silent))
-        elif plan.max_jobs is not None and child.table.ended >= plan.max_jobs:
+        elif options.max_jobs is not None and child.table.ended >= options.max_jobs:
             log.info("replacing worker process %s: it has run %s jobs", child.pid, child.table.ended)
             child.terminate()
-        elif plan.max_rss is not None and (child.rss() or 0) > plan.max_rss:
+        elif options.max_rss is not None and (child.rss() or 0) > options.max_rss:
             log.info("replacing worker process %s: it has grown to %s bytes", child.pid, child.rss())
             child.terminate()
 

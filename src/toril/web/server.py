@@ -234,7 +234,7 @@ def serving(access: Access, hosts: Sequence[str], proxies: Sequence[str]) -> Cal
     """What a supervisor is to run beside its children, until it is cancelled."""
 
     async def serve(supervisor: Supervisor) -> None:
-        listen = supervisor.plan.http
+        listen = supervisor.options.http
         if listen is None:
             return
         await supervisor.up.wait()
@@ -288,7 +288,7 @@ def _app(supervisor: Supervisor) -> App:
 
 def _refused(supervisor: Supervisor, reason: str) -> None:
     """An address that was asked for and cannot be had fails the boot."""
-    listen = supervisor.plan.http
+    listen = supervisor.options.http
     assert listen is not None  # noqa: S101 - who serves has an address
     text = f"cannot serve HTTP on {listen.host}:{listen.port}: {reason}"
     if listen.asked_for:

@@ -66,7 +66,7 @@ class WorkerProcess:
         engine: Store,
         clock: Clock,
         events: Events,
-        plan: Hooks,
+        hooks: Hooks,
         *,
         name: str,
         version: str,
@@ -83,7 +83,7 @@ class WorkerProcess:
         self._engine = engine
         self._clock = clock
         self._events = events
-        self._plan = plan
+        self._hooks = hooks
         self._grace = grace
         self._version = version
         self.name = name
@@ -91,7 +91,7 @@ class WorkerProcess:
         self._owner = owner  # of the schedules that its code declares
         self._runs = None if schedules is None else ScheduleRuns(schedules, clock, self._round_failed)
         self._workers: list[Worker] = []
-        declared = [] if under is not None and under.suspects is SuspectPolicy.ONLY else plan.pollers
+        declared = [] if under is not None and under.suspects is SuspectPolicy.ONLY else hooks.pollers
         self._pollers = Pollers(declared, clock, events, name, elect=elect, tell=self._tell_pollers)
         self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = []  # rounds of others, for as long as workers run
         self._under = under
@@ -142,7 +142,7 @@ class WorkerProcess:
             isolation=self._isolation,
             runs=self._runs,
             state=state,
-            middleware=tuple(self._plan.middleware),
+            middleware=tuple(self._hooks.middleware),
             retried=self._retried if burst else None,
         )
         self._workers = [Worker(queue, services, self._concurrency.get(queue.name)) for queue in self._queues]
@@ -150,11 +150,11 @@ class WorkerProcess:
             for worker in self._workers:
                 worker.stop()
         async with AsyncExitStack() as shutdown:
-            shutdown.push_async_callback(self._each, self._plan.on_flush, "on_flush")
+            shutdown.push_async_callback(self._each, self._hooks.on_flush, "on_flush")
             if not await open_with_patience(self._set_bounds, self._clock, self.stopped, patient=not burst):
                 return 0
             self._booted("configuration")
-            for hook in self._plan.on_start:
+            for hook in self._hooks.on_start:
                 await _called(hook)
             self._booted("hooks")
             keeper.start()
@@ -307,7 +307,7 @@ class WorkerProcess:
                 await self._all_empty()
                 self.look_again()
                 await self._all_empty()
-            if not await (self._until_due() if self._plan.spent is None else self._plan.spent(self._wake_at())):
+            if not await (self._until_due() if self._hooks.spent is None else self._hooks.spent(self._wake_at())):
                 break
             self.look_again()
             await self._all_empty()
