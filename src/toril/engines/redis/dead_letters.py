@@ -157,6 +157,7 @@ def letter_of(row: Sequence[Any]) -> DeadLetterRow:
         made_before,
         link,
         group,
+        _,
     ) = row
     stored, (parent, policy) = load_options(opts), link_of(link)
     return DeadLetterRow(

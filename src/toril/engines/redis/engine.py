@@ -24,6 +24,7 @@ from toril.engines.redis.options import dump_options, is_plain
 from toril.engines.redis.records import ended_of, settings_of
 from toril.engines.redis.runner import ScriptRunner
 from toril.engines.redis.schedules import RedisSchedules
+from toril.engines.redis.steps import RedisSteps
 from toril.engines.redis.transfer import RedisTransfers
 from toril.errors import TorilError
 from toril.model import (
@@ -95,6 +96,7 @@ class RedisEngine(RedisInspector):
         self.flows = RedisFlows(runner)
         self.groups = RedisGroups(runner)
         self.schedules = RedisSchedules(runner)
+        self.steps = RedisSteps(runner)
         self.metrics = RedisMetrics(runner)
         self.audit = RedisAudit(runner)
         self.repairs = RedisRepairs(runner, self.recover)

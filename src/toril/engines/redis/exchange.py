@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from toril.engines.redis.options import dump_trace
-from toril.engines.redis.records import claimed_of, dump_nodes
+from toril.engines.redis.records import claimed_of, dump_nodes, dump_rests
 from toril.model import (
     CANCELLED_KIND,
     Cancelled,
@@ -72,8 +72,8 @@ def _settled(settlement: Settlement) -> tuple[str, str, str, Any, str]:
             return "s", "", _WHOLE, delay, ""
         case Released():
             return "l", "", _WHOLE, "", ""
-        case Rested(children, children_round):
-            return "p", dump_nodes(children), _WHOLE, children_round, ""
+        case Rested(children, children_round, rests):
+            return "w", dump_nodes(children), _WHOLE, children_round, dump_rests(rests)
         case Completed() as unknown:
             raise AssertionError(unknown)  # by far the most: the caller has seen to them
 
@@ -92,7 +92,7 @@ def exchange_of(queue: str, token: str, answer: Sequence[Any]) -> Exchange:
     verdicts, jobs, now, wake_at, gate, suspects, unstarted = answer
     return Exchange(
         tuple([VERDICTS[verdict] for verdict in verdicts]),
-        tuple([claimed_of(queue, token, row) for row in jobs]),
+        tuple([claimed_of(queue, token, row, now) for row in jobs]),
         now,
         wake_at,
         None if gate is None else Gate(gate),

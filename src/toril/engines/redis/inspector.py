@@ -106,11 +106,11 @@ class RedisInspector:
         row = await self._runner.read("queue", queue)
         return QueueSummary(
             name=queue,
-            counts=counts_of(row[:8]),
-            settings=settings_of(row[7:15]),
-            completed_total=number(row[15]),
-            failed_total=number(row[16]),
-            cancelled_total=row[17],
+            counts=counts_of(row[:9]),
+            settings=settings_of(row[8:16]),
+            completed_total=number(row[16]),
+            failed_total=number(row[17]),
+            cancelled_total=row[18],
         )
 
     async def counts(self, queue: str) -> Counts:

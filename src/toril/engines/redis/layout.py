@@ -7,7 +7,20 @@ keys of the whole prefix (under an empty queue name), and fields of a job's hash
 import base64
 from typing import Final
 
-from toril.model import ATTEMPT_ERRORS, MAX_ATTEMPTS, MAX_PRIORITY
+from toril.model import (
+    ATTEMPT_ERRORS,
+    CLAIMED_STEP_BYTES,
+    MAX_ATTEMPTS,
+    MAX_DELAY,
+    MAX_INBOX,
+    MAX_INBOX_BYTES,
+    MAX_KEPT_SIGNAL_BYTES,
+    MAX_KEPT_SIGNALS,
+    MAX_PRIORITY,
+    MAX_STEP_BYTES,
+    MAX_STEPS,
+    SIGNAL_IDS,
+)
 from toril.model.names import RESERVED_IDS
 
 __all__ = [
@@ -82,6 +95,10 @@ KEYS: Final = {
     "till": "toril:till",  # zset: group with parked jobs whose rate is used up -> until when
     "group_starts": "toril:group-starts",  # hash: group -> packed times and counts of starts in its window
     "group_own": "toril:group-own",  # hash: group -> its own limits, and whether it is paused
+    "resting": "toril:resting",  # zset: job that rests -> until when; those that wait for children only come last
+    "awaited": "toril:awaited",  # hash: signal and key -> the job that waits for it
+    "kept_signals": "toril:kept-signals",  # hash: signal and key -> packed list of those that no job waits for yet
+    "kept_till": "toril:kept-signals:till",  # zset: signal, key and number -> until when it is kept
     "figures": "toril:figures",  # hash: what was counted in the minute under way; see `lib/metrics.lua`
     "figures_noted": "toril:figures:noted",  # string: attempts not counted there yet; see `lib/metrics.lua`
     "figures_past": "toril:figures:past",  # hash: "step:place" -> the same of a slice of so many minutes, as JSON
@@ -151,6 +168,13 @@ FIELDS: Final = {
     "group": "toril:group",
     "children": "toril:children",  # the order of its children: ["queue:id","name"] each, with commas between
     "order": "toril:order",  # its place among those of its group: smaller goes first
+    "step": "toril:s:",  # + key: a row of its steps, see `codec.steps`
+    "steps": "toril:steps",  # "number count bytes": of the last row, and of all there are
+    "reruns": "toril:reruns",  # "reruns epoch": how often it was run again by hand, and began its steps anew
+    "rest": "toril:rest",  # why it rests, as JSON: only while it does
+    "awaits": "toril:awaits",  # packed: signals and keys that `toril:awaited` has for it
+    "inbox": "toril:inbox",  # packed: signals that it has not read
+    "signal_ids": "toril:signal-ids",  # packed: ids of signals that it has read, the newest last
     # a scheduler's, at `repeat:<scheduler>`
     "tz": "tz",
     "limit": "limit",
@@ -194,6 +218,9 @@ FIELDS: Final = {
     "tended_at": "tended_at",
     "tended": "tended",  # the group up to which seats were compared with the truth
     "figures_minute": "minute",  # the minute under way of the figures
+    "stepping": "stepping",  # 1 once a job has recorded a step, rested or waited for a signal
+    "signals": "signals",  # the last number of a signal
+    "kept_bytes": "signals:bytes",  # of the signals that are kept by key
     "beside": "beside",  # 1 once a job was found to have logs or children
     "completed_minute": "minute:completed",  # the last one in which jobs are known to have completed
     "ghosts": "ghosts",  # ids that had no hash
@@ -264,7 +291,17 @@ NUMBERS: Final = {
     "page": 4 * 1024 * 1024,  # bytes of jobs, from which on a page takes no more of them
     "look": 512 * 1024,  # the same for one step of those that a page is put together from
     "looks": 200,  # jobs in such a step
-    "record": 27,  # fields that a reader is shown
+    "record": 28,  # fields that a reader is shown
+    "steps": MAX_STEPS,  # rows of a job, and their bytes
+    "step_bytes": MAX_STEP_BYTES,
+    "claimed_steps": CLAIMED_STEP_BYTES,  # bytes of rows, from which on a claim takes no more jobs
+    "inbox": MAX_INBOX,  # signals that a job has not read, and their bytes
+    "inbox_bytes": MAX_INBOX_BYTES,
+    "signal_ids": SIGNAL_IDS,  # that a job remembers
+    "kept_signals": MAX_KEPT_SIGNALS,  # by key, for which no job waits yet, and their bytes
+    "kept_signal_bytes": MAX_KEPT_SIGNAL_BYTES,
+    "longest_rest": MAX_DELAY,  # ms, of a job that rests without a time; then it runs, and rests again
+    "rest_last": 2**42,  # where those stand that wait for their children only: see LAST_MOMENT
 }
 
 # What a reader is shown of a job.
@@ -272,6 +309,7 @@ RECORD_FIELDS: Final = (
     "name", "data", "added_at", "opts", "attempts_made", "stalls", "starts", "delay", "priority", "waited",
     "metadata", "checkpoint", "expires", "held", "progress", "result", "reason", "kind", "trace", "stall_cause",
     "cancelling", "worker", "started_at", "finished_at", "attempts_made_old", "parent", "group",
+    "rest",
 )  # fmt: skip
 
 # What a scheduler's hash says.

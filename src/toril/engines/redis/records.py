@@ -1,7 +1,8 @@
 """Turns answers of scripts into model values, and flow nodes into arguments."""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from toril.engines.redis.layout import FIELDS, LAST_MOMENT, due_of, event_place
@@ -31,9 +32,12 @@ from toril.model import (
     OnFailure,
     Pending,
     RateLimit,
+    RecordedSteps,
+    Rest,
     RunRow,
     RunStatus,
     Settings,
+    SignalWait,
     WorkerRow,
 )
 from toril.model.states import State
@@ -45,6 +49,8 @@ __all__ = [
     "dump_names",
     "dump_nodes",
     "dump_refs",
+    "dump_rests",
+    "dump_wait",
     "ended_of",
     "event_of",
     "link_of",
@@ -70,6 +76,28 @@ def dump_nodes(nodes: Sequence[FlowNode]) -> str:
 
 def dump_refs(refs: Sequence[JobRef]) -> str:
     return json.dumps([(ref.queue, ref.id) for ref in refs], ensure_ascii=False)
+
+
+def dump_rests(rests: Sequence[Rest]) -> str:
+    """What a job rests for, as `lib/rests.lua` takes it; what goes into its rows as it is there is text already."""
+    rows = [
+        (
+            each.key, each.kind.value, each.text, "" if each.delay is None else str(each.delay), each.digest or "-",
+            [(wait.name, wait.key or "") for wait in each.signals], "1" if each.recorded else "",
+            _compact(each.key), f"[{','.join(map(dump_wait, each.signals))}]",
+        )
+        for each in rests
+    ]  # fmt: skip
+    return _compact(rows)
+
+
+def dump_wait(signal: SignalWait) -> str:
+    """A signal that a job waits for, in the text of its rows and of its rest."""
+    return _compact([signal.name, signal.key])
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def dump_names(children: Sequence[Child]) -> str | None:
@@ -138,12 +166,14 @@ _NAME, _DATA, _OPTS, _ADDED, _DELAY, _PRIORITY, _STARTS, _MADE, _STALLS, _WAITED
     )
 )
 _PARKED: Final = FIELDS["parked"]
+_STEP, _STEPS, _RERUNS = FIELDS["step"], FIELDS["steps"], FIELDS["reruns"]
+_REST: Final = re.compile(r'\{"since":(\d{1,16}),"until":(\d{1,16}|null),', re.ASCII)
 _KINDS: Final = {kind.value: kind for kind in EventKind}
 # Events for which BullMQ always writes the same previous state.
 _ALWAYS: Final = {EventKind.ACTIVE, EventKind.COMPLETED, EventKind.FAILED}
 
 
-def claimed_of(queue: str, token: str, row: Sequence[Any]) -> Claimed:
+def claimed_of(queue: str, token: str, row: Sequence[Any], now: int) -> Claimed:
     """A claimed job: id, fence, whether it is a suspect, and the hash as it was before."""
     job_id, fence, suspect, flat = row
     pairs = iter(flat)
@@ -170,7 +200,16 @@ def claimed_of(queue: str, token: str, row: Sequence[Any]) -> Claimed:
         number(found[_PARKED]) if _PARKED in found else 0,
         stored.trace,
         stored.unreadable,
+        _recorded(found, now) if _STEPS in found or _RERUNS in found else None,
     )
+
+
+def _recorded(found: Mapping[str, str], now: int) -> RecordedSteps:
+    """What the hash of a job says of its steps."""
+    start = len(_STEP)
+    rows = {field[start:]: text for field, text in found.items() if field.startswith(_STEP)}
+    reruns, _, epoch = found.get(_RERUNS, "").partition(" ")
+    return RecordedSteps(rows, number(reruns), number(epoch), now)
 
 
 def record_of(queue: str, row: Sequence[Any]) -> JobRow:
@@ -203,6 +242,7 @@ def record_of(queue: str, row: Sequence[Any]) -> JobRow:
         made_before,
         parent,
         group,
+        rest,
         job_id,
         word,
         score,
@@ -241,7 +281,17 @@ def record_of(queue: str, row: Sequence[Any]) -> JobRow:
         parent=link_of(parent)[0],
         group=group,
         unreadable=stored.unreadable,
+        rest=rest if rest is not None and _rests(rest, state, score) else None,
     )
+
+
+def _rests(rest: str, state: State, score: Any) -> bool:
+    """Whether a job rests where it stands. Other libraries move one on, and do not know that it did."""
+    found = _REST.match(rest)
+    if found is None or state is not State.DELAYED:
+        return found is not None and state is State.WAITING_CHILDREN
+    due = int(found[1]) + MAX_DELAY if found[2] == "null" else int(found[2])
+    return due_of(score) == due
 
 
 def run_of(ending: RunStatus, row: Sequence[Any]) -> RunRow:
@@ -322,7 +372,7 @@ def settings_of(row: Sequence[Any]) -> Settings:
 
 
 def counts_of(row: Sequence[Any]) -> Counts:
-    waiting, prioritized, active, delayed, waiting_children, completed, failed, paused = row
+    waiting, prioritized, active, delayed, waiting_children, completed, failed, resting, paused = row
     return Counts(
         waiting=waiting,
         prioritized=prioritized,
@@ -332,6 +382,7 @@ def counts_of(row: Sequence[Any]) -> Counts:
         completed=completed,
         failed=failed,
         paused=paused is not None,
+        resting=resting,
     )
 
 

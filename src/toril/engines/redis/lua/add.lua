@@ -12,7 +12,7 @@ if before then return before end
 if count == 0 then calls.remember({}) return {} end
 local added = plain and new_jobs.add_plain(count)
 if added then return added end
--- then queue groups places dedup
+-- then queue groups places dedup steps
 -- Jobs of all kinds: each has fourteen arguments (id, name, data, options, delay, due, priority, lifo, expires, metadata; of
 -- its deduplication the key, the mode, the time; its group).
 local function arguments(i) return unpack(ARGV, 7 + (i - 1) * 14, 20 + (i - 1) * 14) end
@@ -90,7 +90,7 @@ if mistake then return mistake end
 local most = tonumber(own[1] or nil)
 if most and fresh > 0 then
   local held = call('LLEN', P .. K.wait) + call('LLEN', P .. K.paused) + call('ZCARD', P .. K.prioritized)
-    + call('ZCARD', P .. K.delayed) + (groups.used() and call('ZCARD', P .. K.parked) or 0)
+    + call('ZCARD', P .. K.delayed) - steps.delayed_rests() + (groups.used() and call('ZCARD', P .. K.parked) or 0)
   if held + fresh > most then return redis.error_reply('TORILFULL ' .. most .. ' ' .. held .. ' ' .. fresh) end
 end
 

@@ -14,7 +14,7 @@ local limit, state, cutoff = tonumber(ARGV[4]), ARGV[5], now - tonumber(ARGV[6])
 
 local function is_younger(id)
   local added = call('HGET', P .. id, F.added_at)
-  return (context.number(added) or 0) > cutoff or schedules.is_current_run(id)
+  return (context.number(added) or 0) > cutoff or schedules.stays(id)
 end
 
 if state == 'completed' or state == 'failed' then

@@ -10,7 +10,7 @@ local mistake = context.wrong('list', K.wait) or context.wrong('zset', K.priorit
 if mistake then return mistake end
 
 local limit = tonumber(ARGV[4])
-for i = 5, #ARGV do sweep.state(ARGV[i], limit, schedules.is_current_run) end
+for i = 5, #ARGV do sweep.state(ARGV[i], limit, schedules.stays) end
 jobs.flush_deleted()
 parents.flush()
 groups.flush()

@@ -23,6 +23,8 @@ local batch = settle.check(count)
 local writes = batch.writes
 local mistake = context.wrong('zset', K.marker) or context.wrong('stream', K.events)
   or ((count == 0 or slack == 0) and context.wrong('zset', K.deadlines))
+  or ((writes.rests or queue.own[12]) and (context.wrong('zset', K.resting, K.kept_till)
+    or context.wrong('hash', K.awaited, K.kept_signals)))
   or (writes.completed and finish.wrong('completed', writes.kept))
   or ((writes.failed or queue.own[3]) and finish.wrong('failed', true))
   or ((writes.failed or line.prioritized + line.delayed > 0) and context.wrong('string', K.pc)) or groups.wrong()

@@ -3,9 +3,9 @@
 -- ARGV    now, limit
 -- Returns how much was removed, how many circuits are known
 -- Events  none
--- uses jobs groups dead_letters flows workers
-local mistake = context.wrong('hash', K.results, K.toril)
-  or context.wrong('zset', K.results_till, K.ages, K.completed, K.failed)
+-- uses jobs groups dead_letters flows signals workers
+local mistake = context.wrong('hash', K.results, K.toril, K.kept_signals)
+  or context.wrong('zset', K.results_till, K.kept_till, K.ages, K.completed, K.failed)
 if mistake then return mistake end
 
 local limit = tonumber(ARGV[2])
@@ -36,6 +36,7 @@ for i = 1, #aged do
   call('ZREM', P .. K.ages, aged[i])
 end
 local moved = (dead_letters.can_add() and dead_letters.collect(limit) or 0) + flows.roll_back(limit) + flows.release_stuck()
+moved = moved + signals.drop_old(limit)
 if groups.used() then moved = moved + groups.forget_starts() end
 groups.flush()
 jobs.flush_deleted()

@@ -1,7 +1,7 @@
 -- A queue's counts, settings and totals.
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now
--- Returns waiting, prioritized, active, delayed, waiting for children, completed, failed; paused, concurrency, rate's max,
+-- Returns waiting, prioritized, active, delayed, waiting for children, completed, failed, resting; paused, concurrency, rate's max,
 --         ms and window, how many may wait, until when nothing starts, limits of groups; completed, failed and
 --         cancelled in all
 -- Events  none

@@ -3,10 +3,11 @@
 -- ARGV    now, sender, number; ids
 -- Returns ids done, none asked, {id, state} of those refused
 -- Events  removed
--- uses queue jobs places parents dedup control
+-- uses queue jobs places parents signals dedup control
 return control.change(4, function(id, state)
   if state == 'active' then return '' end
   places.leave(id, state)
+  signals.leave(id)
   dedup.disown(id)
   jobs.delete(id)
   queue.event('removed', 'jobId', id, 'prev', state == 'waiting' and 'wait' or state:gsub('_', '-'))

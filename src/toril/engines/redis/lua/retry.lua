@@ -4,12 +4,13 @@
 -- ARGV    now, sender, number; ids
 -- Returns ids done, none asked, {id, state} of those refused
 -- Events  waiting, waiting-children
--- uses queue places parents replay control
+-- uses queue places parents steps replay control
 return control.change(4, function(id, state)
   if replay.with_parent[P .. id] then return 'done' end
   if state ~= 'completed' and state ~= 'failed' then return '' end
   places.leave(id, state)
   replay.reset(P .. id)
+  steps.run_again(P .. id, state == 'completed')
   parents.rejoin(id, call('HGET', P .. id, F.parent))
   if state == 'failed' and replay.children(P .. id) then
     replay.into_line(P, id, true)

@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; for each update kind (data, priority, delay), id, value, `1` for the front
 -- Returns ids done, none asked, {id, state} of those refused
 -- Events  delayed
--- uses calls queue line groups places control
+-- uses calls queue line groups places steps control
 local before = calls.recall()
 if before then return before end
 local mistake = context.wrong('list', K.wait) or context.wrong('zset', K.prioritized, K.delayed, K.marker, K.suspects)
@@ -19,7 +19,7 @@ function UPDATES.data(id, _, data)
 end
 
 function UPDATES.delay(id, state, delay)
-  if state ~= 'delayed' then return false end
+  if state ~= 'delayed' or steps.rest_of(id) then return false end
   call('ZREM', P .. K.delayed, id)
   call('HSET', P .. id, F.delay, delay)
   line.delay(id, now + delay)

@@ -1,8 +1,8 @@
 -- Which jobs are claimed, what keeps a claim from more, and when it may bring more.
--- needs queue jobs line groups group_maintenance rates leases finish
+-- needs queue jobs line groups group_maintenance rates leases finish steps
 -- ARGV[4] want, [8] alone ('only': suspects only), [10] priorities first, [11] to [13] the claimer's own rate:
 -- max, ms, window.
-local claim = {unstarted = {}}
+local claim = {unstarted = {}, step_bytes = 0}
 local most_running
 
 -- Jobs whose time has come go to the end of their line, in the order of their time, a bounded number.
@@ -13,7 +13,8 @@ function claim.promote()
   call('ZREM', P .. K.delayed, unpack(due))
   line.ready, line.prioritized = line.ready + #due, line.prioritized + #due  -- each is in one of them: both are looked into
   for i = 1, #due do
-    local f = call('HMGET', P .. due[i], F.name, F.priority, F.group, F.order)
+    local f = call('HMGET', P .. due[i], F.name, F.priority, F.group, F.order, F.rest)
+    if f[5] then steps.stop_resting(due[i]) end
     if f[1] then
       local priority = context.number(f[2], N.lowest_priority) or 0
       if f[3] then groups.due(due[i], f[3], f[4], priority) else line.push(due[i], priority) end
@@ -45,6 +46,7 @@ function claim.start(id, suspect)
   local expires, deferred, cancelled = f[F.expires], f[F.deferred], f[F.cancelling]
   if cancelled and f[F.started_at] then return claim.end_early(id, f, 'cancelled', cancelled, 'JobCancelled') end
   if cancelled then call('HDEL', key, F.cancelling) end  -- somebody has had it run again since
+  if f[F.rest] then steps.stop_resting(id) end  -- another library has moved it on
   if expires and (tonumber(expires) or now + 1) <= now then
     local by = f[F.starts] and 'again by ' or 'by '
     return claim.end_early(id, f, 'expired', 'expired: not started ' .. by .. expires, 'JobExpired')
@@ -59,16 +61,19 @@ function claim.start(id, suspect)
   end
   if f[F.group] and not groups.start(id, f[F.group], f[F.order], f[F.priority], suspect) then return end
   leases.grant(id, row, f[F.starts], suspect)
+  if f[F.steps] then claim.step_bytes = claim.step_bytes + (tonumber(f[F.steps]:match('%d+$') or nil) or 0) end
 end
 
--- Whether as many jobs were ended or parked on the way as one claim may.
-function claim.has_passed_enough() return #claim.unstarted + groups.turned_away >= N.expired end
+-- Whether as many jobs were ended or parked on the way as one claim may, or those taken have as much recorded.
+function claim.has_passed_enough()
+  return #claim.unstarted + groups.turned_away >= N.expired or claim.step_bytes >= N.claimed_steps
+end
 
 -- The first `size` live jobs of what `pop` gives.
 function claim.take(pop, size, suspect)
   local most = #leases.taken + size
   while #leases.taken < most and not claim.has_passed_enough() do
-    local ids = pop(most - #leases.taken)
+    local ids = pop(queue.own[12] and 1 or most - #leases.taken)  -- one by one where they may have much recorded
     if #ids == 0 then return end
     for i = 1, #ids do claim.start(ids[i], suspect) end
   end

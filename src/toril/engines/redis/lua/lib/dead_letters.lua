@@ -67,7 +67,7 @@ function dead_letters.add(id, job, cause, reason, fields, from)
   call('HSET', key, F.data, head .. (whole and data or cjson.encode(data)) .. '}', F.letter_queue, dead_letters.queue_name,
     F.letter_job, id, F.letter_cause, cause, F.letter_head, whole and #head or -1)
   if not whole then call('HSET', key, F.letter_data, data) end
-  call('HDEL', key, F.cancelling, F.deferred, F.expires)
+  call('HDEL', key, F.cancelling, F.deferred, F.expires, F.rest, F.awaits)
   call('RENAME', key, dead)
   if key ~= dead and call('EXISTS', key .. K.logs) == 1 then call('RENAME', key .. K.logs, dead .. K.logs) end
   if job.parked then parents.move_children(key, dead) end

@@ -1,5 +1,5 @@
 -- Deduplication keys, of each of which one job at a time is the owner.
--- needs queue jobs line places parents new_jobs
+-- needs queue jobs line places parents new_jobs steps signals
 -- `de:<key>` names the owner, for a time or until it ends; `dn:<key>` is a job to be made when it ends. Where the clock
 -- is not the server's, the time is written beside.
 local dedup = {repeated = {}}
@@ -67,6 +67,7 @@ function dedup.repeated.extend(key, owner, ttl) dedup.take(key, owner, ttl) end
 function dedup.repeated.replace(_, owner, _, state)
   if state ~= 'delayed' then return false end
   places.leave(owner, state)
+  signals.leave(owner)
   jobs.delete(owner)
   jobs.flush_deleted()
   queue.event('removed', 'jobId', owner, 'prev', 'delayed')
@@ -99,7 +100,8 @@ function dedup.store(id, _, name, data, options, delay, due, priority, lifo, exp
   ttl = mode ~= 'keep_last' and tonumber(ttl) or nil
   if owner then
     local state = places.state(owner)
-    local makes_way = dedup.repeated[mode](key, owner, ttl, state, id, name, data, options, delay, due, expires, metadata, group)
+    local as = steps.rest_of(owner) and 'active' or state  -- one that rests is as one that runs
+    local makes_way = dedup.repeated[mode](key, owner, ttl, as, id, name, data, options, delay, due, expires, metadata, group)
     local old, new = owner, id
     if makes_way then old, new = id, owner end
     queue.event('deduplicated', 'jobId', old, 'deduplicationId', key, 'deduplicatedJobId', new)

@@ -22,6 +22,7 @@ function fast_path.endings(count)
     local own = options.toril
     if not f[1] or f[8] or f[9] or f[10] or options.removeOnComplete ~= true or options.de then return end
     if own and (type(own) ~= 'table' or own.resultTtl) then return end
+    if queue.own[12] and call('HEXISTS', P .. ids[i], F.awaits) == 1 then return end
     found[i] = {
       name = f[1], added = f[2], started = f[3], made = (context.number(f[4]) or 0) + 1, stalls = context.number(f[5]) or 0,
       worker = f[6], options = f[7], subject = own and own.subject, starts = f[11], ready = f[12], parked = f[13],
@@ -46,6 +47,7 @@ function fast_path.next_jobs(seen, want)
       elseif field == F.expires and (tonumber(value) or now + 1) <= now then return end
     end
     if not name or seen[ids[i]] or not jobs.is_readable(options) then return end
+    if queue.own[12] and call('HEXISTS', P .. ids[i], F.steps) + call('HEXISTS', P .. ids[i], F.rest) > 0 then return end
     seen[ids[i]], found[#found + 1] = true, {ids[i], row, starts, 0}
   end
   return found, #ids > want

@@ -1,5 +1,5 @@
 -- A job ends: retention, result, parent, deduplication key, dead letter.
--- needs queue jobs groups metrics parents dedup dead_letters
+-- needs queue jobs groups metrics parents dedup dead_letters signals
 local finish = {}
 local RETENTION = {completed = 'removeOnComplete', failed = 'removeOnFail'}
 local SET = {completed = P .. K.completed, failed = P .. K.failed}
@@ -35,6 +35,7 @@ function finish.job(ending, id, job, cause, text, shown, whole, fields)
   ended[#ended + 1] = id
   if cause == 'cancelled' then metrics.count(F.cancelled) elseif ending == 'failed' then metrics.count_failure(job.name) end
   if job.group then groups.give_up_seat(id, job.group) end
+  signals.leave(id)
   local own = type(options.toril) == 'table' and options.toril or {}
   list[#list + 1] = metrics.run_record(id, job, cause, shown, whole, own.subject)
   local de = options.de
@@ -59,7 +60,7 @@ function finish.job(ending, id, job, cause, text, shown, whole, fields)
   end
   call('ZADD', SET[ending], finish.score(ending), id)
   call('HSET', P .. id, F.finished_at, NOW, F.attempts_made, job.made, unpack(fields))
-  call('HDEL', P .. id, F.cancelling, F.deferred)
+  call('HDEL', P .. id, F.cancelling, F.deferred, ending == 'completed' and F.inbox or F.deferred)
   if age then call('ZADD', P .. K.ages, now + age + 1, id) end
   kept[ending][#kept[ending] + 1] = {count, age}
 end

@@ -1,5 +1,5 @@
 -- Jobs that wait for other jobs, in any queues: added, waited for, rolled back.
--- needs queue jobs groups places parents new_jobs
+-- needs queue jobs groups places parents new_jobs steps signals
 -- First what becomes of each node is decided, then it is written. `with_children` are the jobs that have or get children, by
 -- their keys; `left_out` the nodes that are not added; `fresh` how many new jobs a queue and its groups get, by its base.
 local flows = {nodes = {}, with_children = {}, left_out = {}, fresh = {}}
@@ -94,7 +94,7 @@ function flows.overfull(name, fresh)
   local most = tonumber(call('HGET', P .. K.toril, F.max_waiting) or nil)
   if most then
     local held = call('LLEN', P .. K.wait) + call('LLEN', P .. K.paused) + call('ZCARD', P .. K.prioritized)
-      + call('ZCARD', P .. K.delayed) + call('ZCARD', P .. K.parked)
+      + call('ZCARD', P .. K.delayed) + call('ZCARD', P .. K.parked) - steps.delayed_rests()
     if held + fresh.count > most then return {'full', name, most, held, fresh.count} end
   end
   for group, count in pairs(fresh.of_groups) do
@@ -203,21 +203,14 @@ function flows.write()
   end
 end
 
--- A job waits until its children have ended, those that it comes with among them. Where one of these cannot be added it
--- fails; where none is open it goes back to the front. False: neither, and what to do instead.
-function flows.wait_for_children(id, text, step)
+-- A running job gets these children as it comes to rest. Why it cannot.
+function flows.adopt(id, text)
   local home = P
   local refusal, mistake = flows.decide_all(cjson.decode(text), false, {[P .. id] = {stored = true, base = P, id = id}})
   if mistake then refusal = {'damaged', '', mistake.err} end
   if not refusal then flows.write() end
   places.switch_queue(home)
-  if refusal then return false, 'child ' .. refusal[2] .. ' cannot be added: ' .. refusal[1] .. ' ' .. refusal[3] end
-  call('HSET', P .. id, F.delay, 0, F.waited, 0)
-  if step > 0 then call('HSET', P .. id, F.parked, step) end
-  if call('SCARD', P .. id .. K.dependencies) == 0 then return false end
-  call('ZADD', P .. K.waiting_children, NOW, id)
-  queue.event('waiting-children', 'jobId', id, 'prev', 'active')
-  return true
+  if refusal then return 'child ' .. refusal[2] .. ' cannot be added: ' .. refusal[1] .. ' ' .. refusal[3] end
 end
 
 -- Some parents a round, others in the next minute; and of each a few open children.
@@ -247,6 +240,7 @@ function flows.remove_child(child, parent)
   if state == 'waiting_children' then call('ZADD', P .. K.building, now, id) end
   if not UNSTARTED[state] then return 0 end
   places.leave(id, state)
+  signals.leave(id)
   jobs.delete(id)
   queue.event('removed', 'jobId', id, 'prev', state == 'waiting' and 'wait' or state)
   return call('SREM', parent .. K.dependencies, child)
@@ -263,6 +257,7 @@ function flows.roll_back(limit)
     if #open < limit then
       if places.state(id) == 'waiting_children' then
         places.leave(id, 'waiting_children')
+        signals.leave(id)
         parents.child_ended(key, call('HGET', key, F.parent) or '', 'removed')
         jobs.delete(id)
         queue.event('removed', 'jobId', id, 'prev', 'waiting-children')

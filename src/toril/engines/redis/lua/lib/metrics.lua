@@ -94,7 +94,7 @@ function metrics.attempt(job, kind)
     if delay then ready = ready + (context.number(delay) or 0) end
     wait = metrics.bucket(started - ready, F.waits)
   end
-  if kind ~= 's' and kind ~= 'l' and kind ~= 'p' then
+  if kind ~= 's' and kind ~= 'l' and kind ~= 'w' then
     run = metrics.bucket(now - started, F.runs)
   end
   attempts[size + 1], attempts[size + 2], attempts_size = wait, run, size + 2

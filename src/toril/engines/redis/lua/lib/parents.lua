@@ -28,7 +28,21 @@ end
 
 -- Let a parent go on whose children have all ended.
 function parents.release_if_done(link)
-  if try('SCARD', link.key .. K.dependencies) == 0 then parents.release(link, K.waiting_children, 'waiting-children') end
+  if try('SCARD', link.key .. K.dependencies) == 0 then parents.let_go(link) end
+end
+
+-- Whether a job is delayed because it rests, for its children too. Other libraries move jobs on, and do not know of it.
+function parents.rests(link)
+  local text = try('HGET', link.key, F.rest)
+  local since, till = (type(text) == 'string' and text or ''):match('^{"since":(%d+),"until":(%w+),"children":true')
+  local score = since and tonumber(try('ZSCORE', link.base .. K.delayed, link.id) or nil)
+  return score and math.floor(score / N.ties) == (tonumber(till) or since + N.longest_rest)
+end
+
+-- Let a parent go on that waits for its children, whether or not it rests for something else as well.
+function parents.let_go(link)
+  if parents.rests(link) then return parents.release(link, K.delayed, 'delayed') end
+  return parents.release(link, K.waiting_children, 'waiting-children')
 end
 
 -- A parent fails for its child: by whoever claims it next, as in BullMQ, so that it fails in its own queue.
@@ -68,7 +82,7 @@ function parents.child_ended(child, field, ending, text, stays)
     if #text > 1000 then text = text:sub(1, 1000):gsub('[\128-\191]*$', ''):gsub('[\192-\255]$', '') end  -- no half character
     return parents.fail(link, 'child ' .. child:sub(#PREFIX + 1) .. ' failed: ' .. text)
   elseif failed and link.cpof then
-    return parents.release(link, K.waiting_children, 'waiting-children')
+    return parents.let_go(link)
   end
   parents.release_if_done(link)
 end
@@ -77,7 +91,11 @@ end
 function parents.release(link, name, prev)
   local base, id = link.base, link.id
   if try('ZREM', base .. name, id) ~= 1 then return false end
-  local f = try('HMGET', link.key, F.delay, F.priority, F.group, F.order)
+  local f = try('HMGET', link.key, F.delay, F.priority, F.group, F.order, F.rest)
+  if f[5] then
+    try('HDEL', link.key, F.rest)
+    try('ZREM', base .. K.resting, id)
+  end
   local delay, priority = context.number(f[1]) or 0, context.number(f[2], N.lowest_priority) or 0
   if f[3] and delay == 0 then  -- its group has to let it in: whoever claims next looks at that
     try('ZREM', base .. K.put_off, f[3] .. '\1' .. id)
@@ -139,7 +157,7 @@ function parents.rejoin(id, field)
   local link = field and parents.link(field)
   if not link then return end
   local key = link.key
-  if not try('ZSCORE', link.base .. K.waiting_children, link.id) and not try('ZSCORE', link.base .. K.failed, link.id) then
+  if not parents.rests(link) and not try('ZSCORE', link.base .. K.waiting_children, link.id) and not try('ZSCORE', link.base .. K.failed, link.id) then
     key = parents.dead_letter_key(link.key)
     if try('EXISTS', link.key) == 1 or try('EXISTS', key) == 0 then return end
   end

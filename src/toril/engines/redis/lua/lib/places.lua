@@ -1,5 +1,5 @@
 -- Where a job stands: its state, to the front, to the back, out; and the marker that tells of it.
--- needs line groups
+-- needs line groups steps
 local places = {sets = {
   {K.completed, 'completed'}, {K.failed, 'failed'}, {K.delayed, 'delayed'}, {K.prioritized, 'prioritized'},
   {K.waiting_children, 'waiting_children'},
@@ -43,6 +43,7 @@ end
 
 -- Take a job out of where it stands.
 function places.leave(id, state)
+  if state == 'delayed' or state == 'waiting_children' then steps.stop_resting(id) end
   if groups.used() and groups.leave(id) then return end
   for i = 1, #places.sets do
     if places.sets[i][2] == state then call('ZREM', P .. places.sets[i][1], id) end

@@ -22,7 +22,7 @@ end
 function queue.read_settings()
   queue.meta = call('HMGET', P .. K.meta, F.is_paused, F.concurrency, F.rate_max, F.rate_ms, F.max_events, F.version)
   queue.own = call('HMGET', P .. K.toril, F.claims, F.window, F.expiring, F.held_till, F.grouped, F.groups_set,
-    F.groups_declared, F.tended_at, F.figures_minute, F.completed_minute, F.beside)
+    F.groups_declared, F.tended_at, F.figures_minute, F.completed_minute, F.beside, F.stepping)
 end
 
 -- A queue is known from its first job or setting on. Gives the bound of its stream.
@@ -46,6 +46,6 @@ function queue.counts(paused)
     queue.list_length(P .. K.wait) + queue.list_length(P .. K.paused) + call('ZCARD', P .. K.parked),
     call('ZCARD', P .. K.prioritized),
     call('LLEN', P .. K.active), call('ZCARD', P .. K.delayed), call('ZCARD', P .. K.waiting_children),
-    call('ZCARD', P .. K.completed), call('ZCARD', P .. K.failed), paused,
+    call('ZCARD', P .. K.completed), call('ZCARD', P .. K.failed), call('ZCARD', P .. K.resting), paused,
   }
 end

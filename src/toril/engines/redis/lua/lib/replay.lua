@@ -1,5 +1,5 @@
 -- Jobs that failed run again: those that were kept, and dead letters.
--- needs queue places parents dead_letters
+-- needs queue places parents dead_letters steps
 -- A parent has its children that have not succeeded run again with it, in whatever queue they are, and waits for them.
 -- `done` has the dead letters that are jobs again, in order; `with_parent` the keys of kept jobs, and the dead letters,
 -- that came along.
@@ -54,6 +54,7 @@ function replay.child(child)
       try('ZREM', base .. K.failed, id)
       try('ZREM', base .. K.ages, id)
       replay.reset(child)
+      steps.run_again(child)
       replay.with_parent[child] = true
       replay.into_line(base, id, replay.children(child))
     end
@@ -92,6 +93,7 @@ function replay.letter(letter, base, id, data, options)
   call('RENAME', from, to)
   call('HSET', to, F.data, data or dead_letters.own_data(f[1] or '', f[2], f[3]), F.delay, 0, F.ready, NOW)
   if options then call('HSET', to, F.opts, options) end
+  steps.run_again(to)
   call('HDEL', to, F.finished_at, F.started_at, F.reason, F.result, F.attempts_made, F.attempts_made_old, F.stalls,
     F.starts, F.held, F.trace, F.errors, F.kind, F.stall_cause, F.progress, F.waited, F.worker, F.letter_queue, F.letter_job,
     F.letter_cause, F.letter_head, F.letter_data, F.dedup)

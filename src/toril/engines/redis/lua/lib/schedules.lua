@@ -1,5 +1,5 @@
 -- Schedules, which are BullMQ's schedulers: their runs are made and dropped.
--- needs queue jobs places new_jobs
+-- needs queue jobs places new_jobs steps signals
 -- What BullMQ's lack stands in the hash `toril:schedules`: under a scheduler's id its own settings as JSON; under that id
 -- after `paused:`, `over:` and `last:` what became of it, and the run started last.
 local schedules = {own = P .. K.schedules}
@@ -33,10 +33,15 @@ function schedules.is_unfinished(id)
   return call('EXISTS', P .. id) == 1 and not call('ZSCORE', P .. K.completed, id) and not call('ZSCORE', P .. K.failed, id)
 end
 
--- Whether a run has not started. By its lock and deadline, which are found at once, and not by where it stands in the line.
+-- Whether a run has not started. By its lock and deadline, which are found at once, and not by where it stands in the line;
+-- one that rests has started.
 function schedules.is_waiting(id)
   return schedules.is_unfinished(id) and call('EXISTS', P .. id .. K.lock) == 0 and not call('ZSCORE', P .. K.deadlines, id)
+    and not steps.rest_of(id)
 end
+
+-- Whether whoever empties a queue passes a job over: the next run of a schedule, or one that rests.
+function schedules.stays(id) return schedules.is_current_run(id) or steps.rest_of(id) ~= nil end
 
 -- Remove the current run, unless it has started.
 function schedules.drop_run(schedule)
@@ -46,6 +51,7 @@ function schedules.drop_run(schedule)
   local state = places.state(id)
   if state == 'active' then return end
   places.leave(id, state)
+  signals.leave(id)
   jobs.delete(id)
   jobs.flush_deleted()
   queue.event('removed', 'jobId', id, 'prev', state == 'waiting' and 'wait' or state or 'delayed')

@@ -1,5 +1,5 @@
 -- Jobs that come back from those who ran them. Each counts only while its lease holds.
--- needs queue jobs line groups places metrics leases finish flows
+-- needs queue jobs line groups places metrics leases finish flows steps rests
 -- The first of a batch is in ARGV[15] to [21]: id, token, kind, text, shown, extra, trace; the others follow.
 local settle = {delayed_some = false, released_suspect = false}
 local OK, LOST, MISSING = 0, 1, 2  -- verdicts
@@ -37,26 +37,46 @@ function settle.retry(id, job, delay, fields)
   end
 end
 
--- `kind` is one letter: completed, failed, retried, snoozed, released (l), cancelled (x), to wait for children (p).
+-- A job rests, with new children and rests as JSON: true. False if it goes on at once, since something has come already, or
+-- with a refusal and its kind if it fails.
+function settle.rest(id, job, children, round, text)
+  local reasons = cjson.decode(text)
+  steps.start_using()
+  if not rests.record(id, reasons) then
+    return false, 'the steps of this job take more than 16 MB; let it record less', 'StepsTooLarge'
+  end
+  local refusal = flows.adopt(id, children)
+  if refusal then return false, refusal, 'WrongState' end
+  call('HSET', P .. id, F.delay, 0, F.waited, 0)
+  if round > 0 then call('HSET', P .. id, F.parked, round) end
+  if job.stalls > 0 then call('HSET', P .. id, F.stalls, 0) end
+  if queue.own[3] then call('HDEL', P .. id, F.expires) end
+  local open = call('SCARD', P .. id .. K.dependencies) > 0
+  if (not open and rests.waits_for_children(reasons)) or rests.has_come(id, reasons) then return false end
+  if rests.begin(id, reasons) then settle.delayed_some = true end
+  return true
+end
+
+-- `kind` is one letter: completed, failed, retried, snoozed, released (l), cancelled (x), to rest (w).
 function settle.one(id, job, kind, text, shown, extra, trace)
   metrics.attempt(job, kind)
   local brief
   if kind == 'r' then trace, brief = trace:match('^([^\n]*)\n(.*)$') end
   local whole = shown == '='
   shown = whole and text or shown:sub(2)
-  if job.cancelling and (kind == 'r' or kind == 's' or kind == 'l' or kind == 'p') then
+  if job.cancelling and (kind == 'r' or kind == 's' or kind == 'l' or kind == 'w') then
     kind, text, shown, whole, extra, trace = 'x', job.cancelling, job.cancelling:sub(1, 1024), #job.cancelling <= 1024, 'JobCancelled', ''
   end
   if job.deferred and kind ~= 'f' and kind ~= 'x' then  -- a child's failure is its own
     kind, text, shown, whole, extra, trace = 'f', job.deferred, job.deferred:sub(1, 1024), #job.deferred <= 1024, 'ChildFailed', ''
   elseif kind == 'r' and job.made + 1 >= jobs.attempts(jobs.options(job.options)) then  -- there is no attempt left
     kind, extra, shown, whole = 'f', shown, text:sub(1, 1024), #text <= 1024
-  elseif kind == 'p' then
-    local waits, refusal = flows.wait_for_children(id, text, tonumber(extra))
-    if waits then return job.group and groups.give_up_seat(id, job.group) end
+  elseif kind == 'w' then
+    local stays, refusal, why = settle.rest(id, job, text, tonumber(extra), trace)
+    if stays then return job.group and groups.give_up_seat(id, job.group) end
     job.suspect, job.bare = nil, nil
     kind = refusal and 'f' or 'l'
-    if refusal then text, shown, whole, extra, trace = refusal, refusal, true, 'WrongState', '' end
+    if refusal then text, shown, whole, extra, trace = refusal, refusal, true, why, '' end
   end
   if kind == 'c' then
     job.made = job.made + 1
@@ -112,6 +132,7 @@ function settle.check(count)
       local options, kind = jobs.options(job.options), ARGV[10 + i * 7]
       batch.by_id[id], batch.verdicts[i], batch.settled[n], batch.ids[n], batch.locks[n] = job, OK, i, id, P .. id .. K.lock
       writes[kind == 'c' and 'completed' or 'failed'] = true
+      if kind == 'w' then writes.rests = true end
       if options.de or job.parent or job.deferred then writes.failed = true end  -- its end may bring another job
       if options.toril or options.removeOnComplete ~= true then writes.kept = true end
     else
@@ -135,7 +156,7 @@ function settle.batch(batch)
   local with_children = {}
   for n = 1, #ids do
     local at = 8 + batch.settled[n] * 7
-    if ARGV[at + 2] == 'p' and ARGV[at + 3] ~= '[]' then
+    if ARGV[at + 2] == 'w' and ARGV[at + 3] ~= '[]' then
       with_children[#with_children + 1] = at
     else
       settle.one(ids[n], batch.by_id[ids[n]], unpack(ARGV, at + 2, at + 6))

@@ -1,10 +1,11 @@
 -- Jobs are removed by the many.
--- needs jobs groups dedup
+-- needs jobs groups dedup signals
 local sweep = {ids = {}}
 local LISTS_OF = {waiting = {K.wait, K.paused}, prioritized = {K.prioritized}, delayed = {K.delayed}}
 
 function sweep.job(id)
   dedup.disown(id)
+  signals.leave(id)
   if groups.used() then groups.leave(id) end
   jobs.delete(id)
   sweep.ids[#sweep.ids + 1] = id
