@@ -40,6 +40,7 @@ from toril.model import (
     Lease,
     LogLine,
     Progress,
+    RecordedSteps,
     Report,
     Verdict,
 )
@@ -151,7 +152,9 @@ class _Connection:
             self._pipe.send_bytes(json.dumps(message).encode())
 
     def run(self, entry: RegisteredHandler, order: dict[str, Any]) -> dict[str, Any]:
-        job = Claimed(Lease(**order.pop("lease")), **order)
+        steps = order.pop("steps")
+        recorded = None if steps is None else RecordedSteps(**steps)
+        job = Claimed(Lease(**order.pop("lease")), **order, steps=recorded)
         try:
             ctx: Any = SyncJobContext(entry.payload.decode(job.data), job, self, self._signal, None, _drive)
             returned = entry.returned(entry.handler.fn(ctx))

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from toril.context import RunsAs
-from toril.errors import EngineUnavailable, TorilError
+from toril.context import RunsAs, Signal
+from toril.errors import EngineUnavailable, Resting, TorilError
 from toril.job import Job
 from toril.model import (
     Checkpoint,
@@ -25,6 +25,7 @@ from toril.runtime.calls import Caller
 from toril.runtime.clock import Clock, Timer
 from toril.runtime.logs import Contact, log, outages
 from toril.store.engine import Store
+from toril.worker.steps import AttemptSteps, StepServices
 
 __all__ = ["AttemptReports", "ReportServices"]
 
@@ -43,16 +44,30 @@ class ReportServices:
     caller: Caller
     job: Callable[[Claimed], Job[Any]]
     progressed: Callable[[Claimed, str], None]
+    steps: Callable[[], StepServices]
 
 
 class AttemptReports:
     """One attempt's way to the store. Progress that comes too fast is held back, and the last of it written soon."""
 
-    __slots__ = ("_claimed", "_contact", "_pending", "_rounds", "_sent", "_services", "_timer", "_writing")
+    __slots__ = (
+        "_claimed",
+        "_contact",
+        "_pending",
+        "_rounds",
+        "_sent",
+        "_services",
+        "_signal",
+        "_timer",
+        "_writing",
+        "steps_used",
+    )
 
-    def __init__(self, services: ReportServices, claimed: Claimed) -> None:
+    def __init__(self, services: ReportServices, claimed: Claimed, signal: Signal) -> None:
         self._services = services
         self._claimed = claimed
+        self._signal = signal
+        self.steps_used: AttemptSteps | None = None  # what the handler does by durable steps, once it has asked for one
         self._pending: Progress | None = None
         self._sent: float | None = None
         self._timer: Timer | None = None
@@ -64,6 +79,25 @@ class AttemptReports:
     def unwritten(self) -> bool:
         """Whether there may be something to flush."""
         return self._sent is not None
+
+    @property
+    def steps(self) -> AttemptSteps:
+        """The durable steps of this run."""
+        if self.steps_used is None:
+            self.steps_used = AttemptSteps(self._services.steps(), self._claimed, self, self._signal)
+        return self.steps_used
+
+    async def end_steps(self, error: BaseException | None) -> None:
+        """The handler has returned, or raised this. If it was told to rest, the job rests whatever it made of that."""
+        steps = self.steps_used
+        if steps is None:
+            return
+        await steps.end(returned=error is None)
+        stopping = self._signal.aborted or isinstance(error, asyncio.CancelledError)
+        if steps.rested is None or stopping or isinstance(error, Resting | BaseExceptionGroup):
+            return
+        log.warning("job %s of queue %s rests, but its handler has caught Resting", *_names(self._claimed))
+        raise Resting(steps.rested) from error
 
     def job(self, claimed: Claimed) -> Job[Any]:
         return self._services.job(claimed)
@@ -164,6 +198,10 @@ class AttemptReports:
         if isinstance(report, Progress) and verdict is Verdict.OK:
             self._services.progressed(self._claimed, report.value)
         return verdict
+
+
+def _names(claimed: Claimed) -> tuple[str, str]:
+    return claimed.lease.id, claimed.lease.queue
 
 
 def _ref(claimed: Claimed) -> JobRef:

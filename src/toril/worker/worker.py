@@ -30,6 +30,7 @@ from toril.runtime.calls import Caller
 from toril.runtime.clock import Clock
 from toril.runtime.hooks import Middleware, compose
 from toril.runtime.logs import current
+from toril.store.capabilities import StepStore
 from toril.store.engine import Store
 from toril.sync import SyncJob
 from toril.worker.attempt import AttemptRules, LeaseDropped, judged, outcome_of, outcome_of_stop
@@ -42,6 +43,7 @@ from toril.worker.process_pool import ProcessPool
 from toril.worker.reports import AttemptReports, ReportServices
 from toril.worker.running import RunningAttempt, with_job
 from toril.worker.schedules import ScheduleRuns
+from toril.worker.steps import StepServices, StepWriter
 from toril.worker.threads import ThreadCall, Threads, blocking
 
 __all__ = ["Worker", "WorkerServices"]
@@ -83,8 +85,15 @@ class Worker:
         self._lease_hooks = LeaseLostHooks(queue, self._job)
         self._events = AttemptEvents(queue.name, services, self._lease_hooks.lost)
         self._report_services = ReportServices(
-            queue.name, services.engine, services.clock, services.caller, self._job, self._events.progress
+            queue.name,
+            services.engine,
+            services.clock,
+            services.caller,
+            self._job,
+            self._events.progress,
+            self._made_step_services,
         )
+        self._step_services: StepServices | None = None
         precedence = Precedence.PRIORITY_FIRST if options.priority_first else Precedence.PLAIN_FIRST
         self._mixed = queue.handlers.priorities if options.priority_first is None else None
         terms = ClaimTerms(
@@ -238,7 +247,7 @@ class Worker:
         try:
             current.set((job.lease.queue, job.lease.id, job.name, job.attempts_made + 1))
             self._events.started(job)
-            reports = AttemptReports(self._report_services, job)
+            reports = AttemptReports(self._report_services, job, running.signal)
             self._arm(running)
             runs = self._services.runs if job.lease.id.startswith("repeat:") else None
             outcome = (await runs.begin(job) if runs is not None else None) or await outcome_of(
@@ -285,10 +294,28 @@ class Worker:
         run = partial(compose(services.middleware, call) if services.middleware else call, ctx)
         breaker = self._gate.of(entry, running.job)
         try:
-            return await (self._gate.call(breaker, running.job, data, running.signal, run) if breaker else run())
-        except RateLimited as error:
-            await self._hold(milliseconds("a rate limit", error.seconds, 1))
+            answer = await (self._gate.call(breaker, running.job, data, running.signal, run) if breaker else run())
+        except BaseException as error:
+            if reports.steps_used is not None:
+                await reports.end_steps(error)
+            if isinstance(error, RateLimited):
+                await self._hold(milliseconds("a rate limit", error.seconds, 1))
             raise
+        if reports.steps_used is not None:
+            await reports.end_steps(None)
+        return answer
+
+    def _made_step_services(self) -> StepServices:
+        """What durable steps need, which most queues do not."""
+        if self._step_services is None:
+            services, name, store = self._services, self.queue.name, self._services.engine
+            steps: StepStore = store.steps  # type: ignore[attr-defined]  # not every store has them yet
+            self._step_services = StepServices(
+                writer=StepWriter(name, steps, services.clock, services.name),
+                clock=services.clock,
+                serializer=self._options.serializer,
+            )
+        return self._step_services
 
     async def _hold(self, ms: int) -> None:
         """Have nothing of this queue start for a while, anywhere; where that cannot be said, at least not this job."""

@@ -1,0 +1,178 @@
+"""Durable steps in real workers: recorded in the store, and ended with the attempt."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.worker.conftest import working
+from toril import App, JobContext, LeaseLost, PermanentError, Retry
+from toril.codec.steps import load_step
+from toril.errors import StepFailed
+from toril.model import Lease
+from toril.policy.retry import Fixed
+from toril.testing import Memory, memory
+from toril.worker.steps import AttemptSteps
+
+
+def steps_of(ctx: JobContext[Any]) -> AttemptSteps:
+    """The durable steps of a run."""
+    steps: AttemptSteps = ctx._reporter.steps  # type: ignore[attr-defined]
+    return steps
+
+
+async def double(number: int) -> int:
+    return 2 * number
+
+
+async def test_a_later_attempt_goes_on_after_what_is_recorded() -> None:
+    app, done = App("memory://"), list[str]()
+
+    def note(name: str) -> str:
+        done.append(name)
+        return name
+
+    async def handler(ctx: JobContext[None]) -> list[str]:
+        steps = steps_of(ctx)
+        values = await steps.gather(*(steps.step(name, note, (name,)) for name in ("a", "b")))
+        if ctx.attempt == 1:
+            raise ConnectionError("away")
+        return [*values, await steps.step("c", note, ("c",))]
+
+    queue = app.queue("q", {"run": handler}, retry=Retry(3))
+    async with memory(app) as test:
+        job = await queue.add("run", result_ttl=600)
+        await test.after("1m")
+
+        assert await job.result() == ["a", "b", "c"]
+    assert done == ["a", "b", "c"]
+
+
+async def test_a_failed_step_is_grouped_by_its_cause() -> None:
+    app = App("memory://")
+
+    def charge() -> None:
+        raise PermanentError("declined")
+
+    async def handler(ctx: JobContext[None]) -> None:
+        await steps_of(ctx).step("charge", charge)
+
+    queue = app.queue("q", {"run": handler}, retry=Retry(3))
+    async with memory(app) as test:
+        await queue.add("run")
+        await test.drain()
+        (letter,) = (await app.dead_letters.page()).items
+
+    assert (letter.failure.kind, letter.failure.reason) == ("PermanentError", "declined")
+    assert letter.attempts_made == 1
+    assert "in charge" in letter.failure.traceback
+
+
+async def test_a_failure_that_was_caught_holds_for_its_attempt() -> None:
+    app, done = App("memory://"), list[str]()
+
+    async def charge() -> None:
+        done.append("charge")
+        raise ConnectionError("away")
+
+    async def handler(ctx: JobContext[None]) -> None:
+        steps = steps_of(ctx)
+        try:
+            await steps.step("charge", charge, retry=Retry(2, Fixed(0)))
+        except StepFailed as error:
+            await steps.step("undo", done.append, ("undo",))
+            raise ConnectionError(error.reason) from error
+
+    queue = app.queue("q", {"run": handler}, retry=Retry(2))
+    async with memory(app) as test:
+        job = await queue.add("run", keep_failed=True)
+        await test.after("1m")
+        rows = (await app.store.steps.page("q", job.id)).items  # type: ignore[attr-defined]
+
+    assert done == ["charge", "charge", "undo", "charge", "charge"], "the second attempt tries again"
+    assert [row.kind.value for key, text in rows if (row := load_step(key, text)) is not None] == ["d", "e"]
+
+
+async def test_a_worker_that_dies_with_a_step_under_way_loses_only_that(tmp_path: Path) -> None:
+    app, done = App(f"sqlite:///{tmp_path}/jobs.db"), list[str]()
+    queue = app.queue("q", concurrency=1)
+    tests: list[Memory] = []
+
+    @queue.handler
+    async def run(ctx: JobContext[None]) -> str:
+        steps = steps_of(ctx)
+        await steps.step("a", done.append, ("a",))
+
+        async def dies() -> None:
+            done.append("b")
+            if done.count("b") == 1:
+                tests[0].kill_here()
+
+        await steps.step("b", dies)
+        return str(await steps.step("c", lambda: "c"))
+
+    async with memory(app) as test:
+        tests.append(test)
+        job = await queue.add(run, result_ttl=60)
+        await test.after("2m")
+
+        assert await job.result() == "c"
+    assert done == ["a", "b", "b"]
+
+
+async def test_an_attempt_that_has_lost_its_lease_records_nothing(app: App) -> None:
+    lost, ended = asyncio.Event(), asyncio.Event()
+    raised: list[BaseException] = []
+    leases, began = list[Lease](), asyncio.Event()
+
+    async def slow() -> None:
+        await asyncio.wait_for(lost.wait(), 10)
+
+    async def run(ctx: JobContext[None]) -> None:
+        if leases:
+            return
+        leases.append(ctx._claimed.lease)
+        began.set()
+        try:
+            await steps_of(ctx).step("slow", slow)
+        except BaseException as error:
+            raised.append(error)
+            raise
+        finally:
+            ended.set()
+
+    queue = app.queue("q", {"run": run})
+    async with working(app):
+        job = await queue.add("run", keep_completed=True)
+        await asyncio.wait_for(began.wait(), 10)
+        await app.store.recover("q", dead=leases)
+        lost.set()
+        await asyncio.wait_for(ended.wait(), 10)
+        rows = (await app.store.steps.page("q", job.id)).items  # type: ignore[attr-defined]
+
+    assert [type(error) for error in raised] == [LeaseLost]
+    assert list(rows) == []
+
+
+@pytest.mark.parametrize("name", ["serializer", "plain"])
+async def test_steps_are_encoded_as_their_queue_says(name: str) -> None:
+    class Backwards:
+        def dumps(self, value: Any) -> bytes:
+            return str(value).encode()[::-1]
+
+        def loads(self, data: bytes) -> Any:
+            return data[::-1].decode()
+
+    app = App("memory://")
+
+    async def handler(ctx: JobContext[Any]) -> Any:
+        return await steps_of(ctx).step("a", lambda: "secret")
+
+    queue = app.queue("q", {"run": handler}, serializer=Backwards() if name == "serializer" else None)
+    async with memory(app) as test:
+        job = await queue.add("run", keep_completed=True)
+        await test.drain()
+        ((_, text),) = (await app.store.steps.page("q", job.id)).items  # type: ignore[attr-defined]
+
+    assert ("secret" in text) is (name == "plain")
