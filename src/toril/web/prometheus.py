@@ -20,21 +20,21 @@ from toril.runtime.clock import Clock
 
 __all__ = ["Exporter"]
 
-_FRESH: Final = 1.0  # seconds for which an answer is given again: scrapes of many do not cost more than one
-_QUEUES: Final = 500  # labels are bounded: the app's own queues, then others by name
-_WINDOW: Final = MetricsWindow(1, 6, 2)  # what is said of run times of late is of the last six to twelve minutes
-_OCTAVES: Final = range(23)  # bounds of histograms: 1 ms, 2 ms, up to 70 minutes
+_FRESH: Final = 1.0  # seconds for which an answer is reused, so that many scrapes cost no more than one
+_QUEUES: Final = 500  # queues to report, to bound labels: the app's own, then others by name
+_WINDOW: Final = MetricsWindow(1, 6, 2)  # recent run times are those of the last six to twelve minutes
+_OCTAVES: Final = range(23)  # bounds of histograms: 1 ms, 2 ms, … 70 minutes
 _OTHERS: Final = "(other)"
 
 
 class Exporter:
-    """Asks the store, at most once a second."""
+    """Reads the store at most once a second."""
 
     def __init__(self, app: App, clock: Clock) -> None:
         self._app = app
         self._clock = clock
         self._asked: float | None = None
-        self._asking = asyncio.Lock()  # those who ask meanwhile get the same answer
+        self._asking = asyncio.Lock()  # concurrent requests get the same answer
         self._text = b""
 
     async def response(self) -> Response:
@@ -104,7 +104,7 @@ class _Fleet(Collector):
 
 
 class _Outbox(Collector):
-    """What waits in the application's database; nothing where there is no outbox, or it cannot be asked."""
+    """Metrics of the outbox; none if there is no outbox, or its database does not answer."""
 
     def __init__(self, found: OutboxStatus | None) -> None:
         self._found = found
@@ -132,7 +132,7 @@ def _counters(queues: Iterable[QueueSnapshot]) -> Iterator[Metric]:
         ended.add_metric([each.name, "failed"], each.failed_total)
         ended.add_metric([each.name, "cancelled"], each.total.cancelled)
         named = Counter(each.total.failures)
-        named[_OTHERS] += each.total.other_failures  # which may be a job's name, too
+        named[_OTHERS] += each.total.other_failures  # which may also be a job's name
         for name, count in named.items():
             if count:
                 failures.add_metric([each.name, name], count)
@@ -143,7 +143,7 @@ def _counters(queues: Iterable[QueueSnapshot]) -> Iterator[Metric]:
 
 
 def _times(name: str, about: str, histograms: Iterable[tuple[str, Mapping[int, int]]]) -> Metric:
-    """A histogram a queue. Its sum is that of the buckets' middles."""
+    """A histogram per queue. Its sum is calculated from the middles of the buckets."""
     family = HistogramMetricFamily(name, about, labels=["queue"])
     for queue, histogram in histograms:
         below = [

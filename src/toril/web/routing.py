@@ -17,7 +17,7 @@ Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
 class Form(BaseModel):
-    """What a query or a body may have. What is not named here is refused by its name."""
+    """The parameters of a query or the fields of a body. Unknown ones are refused by name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -35,8 +35,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A method of a path. `does` is what the API's document says of it; what is not GET is written to the audit log
-    under `action`."""
+    """A method of a path. `does` describes it in the API's document; requests other than GET are written to the audit
+    log under `action`."""
 
     method: Method
     path: str
@@ -88,7 +88,7 @@ _PARAMETERS = 100
 
 
 def canonical(raw: bytes) -> str:
-    """A path with each part escaped in the one way: a `/` within an id stays apart from those between parts."""
+    """A path with each part escaped in one canonical way, so that a `/` within an id differs from one between parts."""
     parts = []
     for part in raw.split(b"/"):
         try:
@@ -104,7 +104,7 @@ def canonical(raw: bytes) -> str:
 
 
 def plain(part: str) -> str:
-    """A part of a path, as it was meant."""
+    """A part of a path, unescaped."""
     return unquote_to_bytes(part).decode("utf-8")
 
 
@@ -127,7 +127,7 @@ _Parts = tuple[str, ...]
 
 
 class _Placed(Protocol):
-    """What can stand in a table."""
+    """An entry of a table."""
 
     @property
     def path(self) -> str: ...
@@ -140,8 +140,8 @@ T = TypeVar("T", bound=_Placed)
 
 
 class RouteTable(Generic[T]):
-    """Paths part by part: `{name}` stands for any one part. A part that is written out goes before one that is not.
-    `missing` is what a 404 says."""
+    """Matches paths part by part: `{name}` stands for any one part. Literal parts take precedence. `missing` is the
+    message of a 404."""
 
     def __init__(self, rows: Sequence[T], missing: str) -> None:
         self._missing = missing
@@ -151,7 +151,7 @@ class RouteTable(Generic[T]):
         self._order = sorted(self._rows, key=lambda parts: [part.startswith("{") for part in parts])
 
     def find(self, method: str, path: str) -> tuple[T, Mapping[str, str]]:
-        """The row, and what its path's names stand for; a Problem if there is none."""
+        """The entry, and the values of the names in its path; a Problem if there is none."""
         given = _parts(path)
         for pattern in self._order:
             if len(pattern) == len(given) and all(_fits(*pair) for pair in zip(pattern, given, strict=True)):

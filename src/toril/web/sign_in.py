@@ -14,10 +14,10 @@ from toril.web.messages import Problem
 __all__ = ["CODE_MINUTES", "SIGN_IN", "Means", "SignInLink", "check_role", "means_of"]
 
 SIGN_IN: Final = "/sign-in"
-CODE_MINUTES: Final = 15  # for which a link can be used
-_BETWEEN: Final = 10.0  # seconds between two links: whoever asks for many must not flood the log
+CODE_MINUTES: Final = 15  # for which a link is valid
+_BETWEEN: Final = 10.0  # seconds between two links, so that nobody can flood the log
 
-# How a person gets a role beyond what they have; None where only the host application knows.
+# How to get a higher role; None if only the host application knows.
 Means: TypeAlias = Literal["link", "token"] | None
 
 
@@ -28,7 +28,7 @@ def means_of(access: Access) -> Means:
 
 
 def check_role(who: Who, role: Role, means: Means) -> None:
-    """Refuse someone whose role is not enough, and say how to get one that is."""
+    """Raise if someone's role is not sufficient, and say how to get one that is."""
     if who.role >= role:
         return
     raise Problem(403, "forbidden", f"this requires the {role.name.lower()} role; {_way(who, means)}")
@@ -47,11 +47,10 @@ def _way(who: Who, means: Means) -> str:
 
 @dataclass(slots=True)
 class SignInLink:
-    """Anyone on this machine may look, and whoever opens a link that the server prints may do everything: they can
-    read the server's terminal or log, which other local users cannot.
-
-    The code in a link works once, for a quarter of an hour. The browser gets a session in exchange, which ends with
-    the server or after a week. A page can ask for another link; it is printed like the first."""
+    """Everyone on this machine has read-only access, and whoever opens a link that the server prints has full access:
+    they can read the server's terminal or log, which other local users cannot. The code in a link works once, for a
+    quarter of an hour. The browser gets a session in exchange, which ends with the server or after a week. A page can
+    request another link; it is printed like the first."""
 
     clock: Clock = SYSTEM
     challenge: str | None = None
@@ -60,20 +59,20 @@ class SignInLink:
     _url: str = ""
     _tell: Callable[[str], None] | None = None
     _printed_at: float | None = None
-    _codes: dict[str, float] = field(default_factory=dict)  # and when each ends, by the monotonic clock
+    _codes: dict[str, float] = field(default_factory=dict)  # codes, with the monotonic time at which each expires
 
     def __post_init__(self) -> None:
         self._key = self.clock.unique() + self.clock.unique()
 
     def start(self, url: str, tell: Callable[[str], None]) -> None:
-        """The server is at this URL, which ends with a slash: tell the first link, and later ones in the same way."""
+        """The server is at this URL, which ends with a slash: print the first link, and later ones in the same way."""
         self._url, self._tell = url, tell
-        # A browser sends the cookies of 127.0.0.1 to all its ports: two servers must not end each other's sessions.
+        # A browser sends the cookies of 127.0.0.1 to all ports: two servers must not end each other's sessions.
         self.cookie = f"{COOKIE}-{urlsplit(url).port}"
         self.tell_link()
 
     def tell_link(self) -> None:
-        """Tell a new link, unless one was told a moment ago. Earlier ones can still be used."""
+        """Print a new link, unless one was printed a moment ago. Earlier ones remain valid."""
         now = self.clock.monotonic()
         if self._tell is None or (self._printed_at is not None and now - self._printed_at < _BETWEEN):
             return
@@ -83,8 +82,8 @@ class SignInLink:
         self._tell(f"{self._url}{SIGN_IN[1:]}?{urlencode({'code': code})}")
 
     def redeem(self, code: str) -> Ticket | None:
-        """A session in exchange for a code; None if it was used, is too old or never was one. Codes have 122 random
-        bits, so guesses need not be counted, and nobody can lock others out by guessing."""
+        """A session in exchange for a code; None if the code was used, has expired or never existed. Codes have 122
+        random bits, so guesses need not be counted, and nobody can lock others out by guessing."""
         end = self._codes.pop(code, None)
         if end is None or end <= self.clock.monotonic():
             return None

@@ -27,7 +27,7 @@ from toril.web.sign_in import SIGN_IN, SignInLink, check_role, means_of
 
 __all__ = ["Probe", "Site", "site"]
 
-# Answers a path that is open to everyone; None if it is none of its own.
+# Answers a path that is open to everyone; None for other paths.
 Probe = Callable[[str], "Response | None"]
 
 _BASE: Final = "/api/v1"
@@ -78,7 +78,7 @@ class Site:
         self._dashboard = Dashboard(app, clock, means_of(terms.access)) if dashboard == "on" else None
 
     def is_probe(self, scope: Scope) -> bool:
-        """Whether an orchestrator asks how we are: that is always answered, however busy we are."""
+        """Whether an orchestrator sends a probe: that is always answered, however busy the server is."""
         return self._probe is not None and self._probe(scope["path"]) is not None
 
     def leave(self) -> None:
@@ -99,7 +99,7 @@ class Site:
                 await response(scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Open the app for as long as the server runs."""
+        """Keep the app open while the server runs."""
         await receive()
         try:
             await self.app.open()
@@ -127,7 +127,7 @@ class Site:
             return self._problem_response(scope, failed, incident)
 
     def _problem_response(self, scope: Scope, problem: Problem, incident: str | None = None) -> Response:
-        """A browser that wanted a page gets one; all else gets JSON."""
+        """A browser that requested a page gets a page; everything else gets JSON."""
         path, wanted = _path(scope), Headers(scope=scope).get("accept", "")
         if self._dashboard is None or _is_api(path) or path == LIVE or "text/html" not in wanted:
             return answer(problem, incident)
@@ -142,7 +142,7 @@ class Site:
         if (probed is not None or path in self._pages or path == _METRICS) and not reads:
             raise Problem(405, "method", "only GET is allowed", headers={"allow": "GET, HEAD"})
         if probed is not None:
-            return probed  # whatever the host: an orchestrator asks by address
+            return probed  # whatever the host is, because orchestrators use addresses
         connection, address = HTTPConnection(scope), self._guard.address(scope, headers)
         known = await self._guard.check_host(connection, address)
         for_all = await self._for_strangers(scope, receive, path, address)
@@ -168,7 +168,7 @@ class Site:
         return given if isinstance(given, Response) else as_json(given, endpoint.status)
 
     async def _for_strangers(self, scope: Scope, receive: Receive, path: str, address: str) -> Response | None:
-        """What everyone may have of the pages: their style and script, and the way in. None for all else."""
+        """The responses that need no access: styles, scripts, and signing in. None for everything else."""
         if self._dashboard is None or _is_api(path):
             return None
         access, posts = self._guard.terms.access, scope["method"] == "POST"
@@ -197,7 +197,7 @@ class Site:
             raise Problem(404, "not_found", "the dashboard is switched off")
         if scope["method"] not in ("GET", "HEAD"):
             raise Problem(405, "method", "only GET is allowed", headers={"allow": "GET, HEAD"})
-        if not path:  # relative addresses need the slash at the end of a prefix
+        if not path:  # relative addresses need the slash after a prefix
             return RedirectResponse("./" + scope["path"].rpartition("/")[2] + "/", 307)
         if path == LIVE:
             check_own(Headers(scope=scope))
@@ -205,7 +205,7 @@ class Site:
         return await self._dashboard.page(path, scope["query_string"], who)
 
     async def _noted(self, endpoint: Endpoint, asking: Request, address: str) -> Any:
-        """What it gives. What may have changed something is written down, however it ended."""
+        """The response. Whatever may have changed something is written to the audit log, however it ended."""
         if endpoint.method == "GET":
             return await endpoint.run(asking)
         ended, given = "failed", None
@@ -247,16 +247,16 @@ async def _signed_in_by_link(access: SignInLink, dashboard: Dashboard, scope: Sc
         return dashboard.sign_in_page()
     ticket = access.redeem(code)
     if ticket is not None:
-        # Sent also after a redirect that a page of another site began: the link may be clicked in a chat.
+        # Lax, because the link may be clicked in a chat: the cookie must survive the redirect.
         return dashboard.signed_in(ticket, SIGN_IN, scope, cookie=access.cookie, samesite="lax")
     who = await access.who(HTTPConnection(scope))
-    if who is not None and who.role is Role.ADMIN:  # the same link once more, in the same browser
+    if who is not None and who.role is Role.ADMIN:  # the same link again, in the same browser
         return RedirectResponse("./", 303)
     raise Problem(403, "bad_code", "This link has expired or was already used.", field="code")
 
 
 def _path(scope: Scope) -> str:
-    """The path below where the site is mounted."""
+    """The path below the mount point."""
     return str(scope["path"]).removeprefix(scope.get("root_path", "").rstrip("/"))
 
 
@@ -265,7 +265,7 @@ def _is_api(path: str) -> bool:
 
 
 def _counted(given: Any) -> dict[str, int]:
-    """How many an act was done to, and how many were refused, where its answer tells."""
+    """How many jobs an action changed, and how many were refused, if the answer says so."""
     if not isinstance(given, dict):
         return {}
     done = next((given[name] for name in ("done", "removed", "retried") if type(given.get(name)) is int), None)
@@ -274,7 +274,7 @@ def _counted(given: Any) -> dict[str, int]:
 
 
 def _detail(asking: Request) -> str:
-    """What was sent, as far as it fits into a log, and without secrets."""
+    """The request's body, as far as it fits into the log, without secrets."""
     if asking.body is None:
         return ""
     found = asking.body.model_dump(mode="json", exclude_unset=True)

@@ -45,7 +45,7 @@ __all__ = [
 
 _ASSETS: Final = Path(__file__).parent / "assets"
 _FOREVER: Final = "public, max-age=31536000, immutable"
-# The script is written in parts that share one scope, and sent as one.
+# The script is written in parts that share one scope, and sent as one file.
 _PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "app.css": ("app.css",),
     "app.js": ("base.js", "charts.js", "tables.js", "acts.js", "keys.js", "live.js"),
@@ -55,7 +55,7 @@ _CONTENT_TYPES: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascr
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """One file as it is sent, at `path` under the site's root."""
+    """A file as it is sent, at `path` under the site's root."""
 
     path: str
     body: bytes
@@ -64,12 +64,13 @@ class Asset:
 
 @cache
 def assets() -> Mapping[str, Asset]:
-    """All of them, by the names that templates use."""
+    """All assets, by the names that templates use."""
     return {name: _asset(name, parts) for name, parts in _PARTS.items()}
 
 
 def file(path: str) -> Response | None:
-    """The file at a path; None if there is none. It may be kept for ever, as another would have another path."""
+    """The file at a path; None if there is none. Browsers may cache it forever, because a new version has a new
+    path."""
     found = next((asset for asset in assets().values() if path == "/" + asset.path), None)
     if found is None:
         return None
@@ -87,7 +88,7 @@ _TEMPLATES: Final = Path(__file__).parent / "templates"
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Addresses relative to the page that they stand on, so that the site can be mounted under any prefix."""
+    """Addresses relative to the current page, so that the site can be mounted under any prefix."""
 
     root: str
 
@@ -110,7 +111,8 @@ class Links:
 
 
 def rendered(template: str, values: Mapping[str, Any], *, to: Links, who: Who | None, now: int) -> str:
-    """The page. `may("operate")` tells whether whoever looks has a role; what they may not do is not offered."""
+    """The page. In templates, `may("operate")` tells whether the viewer has a role; actions that they may not take are
+    not offered."""
     role = Role.READ if who is None else who.role
     more = {"to": to, "who": who, "now": now, "may": lambda name: role >= Role[name.upper()], "role": role.name.lower()}
     return _environment().get_template(template).render({**values, **more})
@@ -144,12 +146,12 @@ def _environment() -> Environment:
 
 
 def _path(*parts: str) -> str:
-    """Where the API has a thing: `path("queues", name, "jobs", id)`."""
+    """The path in the API: `path("queues", name, "jobs", id)`."""
     return "/".join(quote(part, safe="") for part in parts)
 
 
 def _json(value: Any) -> Markup:
-    """A value as indented JSON, with its parts marked for their colours. Everything in it is escaped."""
+    """A value as indented JSON, with its parts marked for colours. Everything in it is escaped."""
     return Markup(_coloured(value, 0))  # noqa: S704 - made of escaped parts alone
 
 
@@ -181,14 +183,14 @@ def _mark(kind: str, text: str) -> str:
     return f'<span class="{kind}">{escape(text)}</span>'
 
 
-NONE: Final = "\u2013"  # what is not known, or not there
-_JOINT: Final = "\u00a0"  # between a number and its unit, which never break over lines
+NONE: Final = "\u2013"  # for unknown or missing values
+_JOINT: Final = "\u00a0"  # between a number and its unit, which stay on one line
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name that users have given, or a text from elsewhere: it stands out, as a link or as code. With `until` it is
-    a moment (ms), which the page counts down to."""
+    """A name given by users, or a text from elsewhere: it stands out, as a link or as code. With `until` it is a moment
+    (ms) to which the page counts down."""
 
     text: str
     to: Sequence[str] = ()
@@ -205,7 +207,7 @@ def number(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """`1,284`, `4.2` or `0.05`, of something a minute: what is little is told more exactly."""
+    """`1,284`, `4.2` or `0.05` per minute: small values get more digits."""
     if value is None:
         return NONE
     return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
@@ -240,7 +242,7 @@ def span(ms: float | None) -> str:
 
 
 def terse(ms: float | None) -> str:
-    """A duration without a part that is nothing: `5m`, and not `5m 00s`."""
+    """A duration without empty parts: `5m`, and not `5m 00s`."""
     return span(ms).removesuffix(f"{_JOINT}00s").removesuffix(f"{_JOINT}00m").removesuffix(f"{_JOINT}0h")
 
 
@@ -268,13 +270,13 @@ def compact(value: Any, most: int = 160) -> str:
 
 
 _STORE_KINDS: Final = {"sqlite": "SQLite", "memory": "SQLite in memory"}
-_HOT: Final = frozenset({"overview", "breakers"})  # whose count is bad news
+_HOT: Final = frozenset({"overview", "breakers"})  # entries whose counts are bad news
 
 
 @dataclass(frozen=True, slots=True)
 class NavEntry:
-    """A line of the navigation; `path` is empty for the overview. `key` is what the pages that belong to it name,
-    `role` what one must be to see them."""
+    """An entry of the navigation; `path` is empty for the overview. Pages refer to it by `key`; `role` is what one
+    needs to see them."""
 
     key: str
     path: str
@@ -296,7 +298,7 @@ NAVIGATION: Final = (
 
 
 def framed(url: str, around: FleetStatus | None = None, nav: str = "") -> dict[str, Any]:
-    """What base.html shows, on a page that stands under an entry; without counts where the store may be away."""
+    """The values of base.html for a page under an entry; without counts if the store may be away."""
     counts = {} if around is None else {key: number(count) for key, count in around.counts.items() if count}
     return {"navigation": NAVIGATION, "nav": nav, "counts": counts, "hot": _HOT, "store": _store(url)}
 

@@ -9,14 +9,14 @@ __all__ = ["TracebackLine", "lines_of", "lines_of_stack"]
 
 _FRAME: Final = re.compile(r'^\s*File "([^"]*)", line \d+')
 _OURS: Final = "toril"
-_NO_FRAME: Final = "-"  # what stands between stacks, as "Traceback (most recent call last):"
+_NO_FRAME: Final = "-"  # for text between stacks, such as "Traceback (most recent call last):"
 _LIBRARY: Final = re.compile(
     r"(?:.*(?:site|dist)-packages|/lib/python3\.\d+|<frozen)[\\/ ]?([\w.-]*)"
     rf"|[\\/]({_OURS})[\\/](?:(?:worker|integrations|testing)[\\/]"
     r"|(?:app|calls|context|handlers|job|middleware|payload|portal|queue|signal|sync|telemetry|typed)\.py)"
 )
-_MARKS: Final = re.compile(r"\s*[~^]+\s*")  # where in its line a call stands: more to read, and no more to know
-_UNFOLDED: Final = 1  # frames of a library in a row that are shown; of ours none is
+_MARKS: Final = re.compile(r"\s*[~^]+\s*")  # markers of positions, which add nothing
+_UNFOLDED: Final = 1  # frames to show of a row of library frames; of our own, none
 _MOST: Final = 400  # lines
 
 
@@ -35,7 +35,7 @@ def lines_of(traceback: str) -> list[TracebackLine]:
 
 
 def lines_of_stack(stack: str) -> list[TracebackLine]:
-    """The same of a stack, which ends in no error."""
+    """The same for a stack, which does not end in an error."""
     return _dimmed(stack.rstrip().split("\n")[-_MOST:]) if stack.strip() else []
 
 
@@ -52,7 +52,7 @@ def _dimmed(lines: list[str]) -> list[TracebackLine]:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A frame with its lines, and the library that it is of; empty for the application's own."""
+    """A frame's lines, and the library to which it belongs; empty for the application."""
 
     lines: list[str]
     library: str
@@ -75,13 +75,13 @@ def _blocks(lines: list[str]) -> list[_Block]:
 
 
 def _name(library: re.Match[str]) -> str:
-    """What a library is called; a file of the standard library alone is Python's."""
+    """The name of a library; a file of the standard library is Python's."""
     name = library.group(1) or library.group(2) or ""
     return "Python" if not name or name.endswith(".py") else name
 
 
 def _folded(frames: list[_Block]) -> list[TracebackLine]:
-    """Frames of libraries in a row: the first, and how many more there are. Our own tell nobody anything."""
+    """A row of library frames: the first, and how many more there are. Our own frames are left out."""
     shown = [frame for frame in frames if frame.library != _OURS]
     if len(shown) > _UNFOLDED + 1:
         shown = shown[:_UNFOLDED]

@@ -20,7 +20,7 @@ from toril.store.engine import Store
 
 __all__ = ["BreakerGate"]
 
-_BELIEVED: Final = 1.0  # seconds for which an open circuit is taken for open without asking: it may be reset by hand
+_BELIEVED: Final = 1.0  # seconds for which an open circuit counts as open without asking; it may be reset by hand
 
 
 class _GateServices(Protocol):
@@ -38,7 +38,7 @@ class _GateServices(Protocol):
 
 
 class BreakerGate:
-    """The circuits of one queue's jobs. A store that does not answer keeps no job from running."""
+    """The circuits of one queue's jobs. A store that does not answer does not prevent jobs from running."""
 
     def __init__(self, queue: Queue, services: _GateServices, table_for: Callable[[str], ErrorTable]) -> None:
         self._queue = queue
@@ -46,16 +46,16 @@ class BreakerGate:
         self._circuits: CircuitStore = services.engine.circuits
         self._table_for = table_for
         self._notes: set[asyncio.Task[None]] = set()
-        self._open: dict[str, tuple[float, float]] = {}  # key: believed until, and open until
+        self._open: dict[str, tuple[float, float]] = {}  # key: until when to believe it, and until when it is open
 
     def of(self, entry: RegisteredHandler, job: Claimed) -> Breaker | None:
-        """What watches over this job, if anything does. A job that names its circuit needs no other word."""
+        """The circuit of this job, if it has one. A job that names its circuit needs no declared breaker."""
         return entry.handler.breaker or self._queue.options.breaker or (Breaker() if job.options.breaker else None)
 
     async def call(
         self, breaker: Breaker, job: Claimed, data: Any, signal: Signal, run: Callable[[], Awaitable[Any]]
     ) -> Any:
-        """What `run` answers, if the circuit lets it; `Snooze` if not. How it went is told to the circuit."""
+        """Call `run` if the circuit admits the job, else return `Snooze`. The outcome is recorded in the circuit."""
         key = breaker.key_for(self._queue.name, job.name, data, job.options.breaker)
         probe = await self._admitted(breaker, key, job)
         try:
@@ -74,7 +74,7 @@ class BreakerGate:
         return answer
 
     async def settle(self) -> None:
-        """Wait for what is still being told."""
+        """Wait for records in progress."""
         if self._notes:
             await asyncio.wait(self._notes)
 
@@ -98,7 +98,7 @@ class BreakerGate:
 
     @contextmanager
     def _kept(self, breaker: Breaker, key: str, job: Claimed) -> Iterator[None]:
-        """A probe is one for as long as it runs, so that no more are out than may be."""
+        """Renew a probe as long as it runs, so that there are never too many."""
         task = asyncio.get_running_loop().create_task(self._renew(breaker, key, job))
         try:
             yield
@@ -114,12 +114,12 @@ class BreakerGate:
             except TorilError as error:
                 log.warning("job %s may not count as a probe of circuit %s: %s", job.lease.id, key, error)
                 continue
-            if isinstance(admission, Deferred):  # another probe has found it broken
+            if isinstance(admission, Deferred):  # another probe has failed
                 return
             self._tell(key, admission.news)
 
     def _known_wait(self, key: str) -> int | None:
-        """How long it stays open as far as is known here: many jobs of one key cost one question a second."""
+        """How long it stays open, as far as this process knows: many jobs of one key cost one query per second."""
         now = self._services.clock.monotonic()
         for known in [known for known, (believed, _) in self._open.items() if believed <= now]:
             del self._open[known]

@@ -9,15 +9,15 @@ from toril.worker.isolation import IsolationHold
 
 __all__ = ["ClaimState", "LastClaim"]
 
-_SPARE_LOOK: Final = 5.0  # seconds after which a spare process looks, should nobody have told it to
+_SPARE_LOOK: Final = 5.0  # seconds after which a spare process checks, in case nobody told it
 
 
 @dataclass(frozen=True, slots=True)
 class LastClaim:
-    """What came of the last claim."""
+    """The outcome of the last claim."""
 
-    exhausted: bool = False  # it found less than it wanted, and nothing has arrived since
-    filled: bool = False  # it brought all that it wanted, and nothing held back the rest
+    exhausted: bool = False  # it got less than it wanted, and nothing has arrived since
+    filled: bool = False  # it got all that it wanted, and there may be more
     alone: bool = False  # it was made while nothing ran in the process
     blocked_by: Gate | None = None
 
@@ -29,10 +29,10 @@ class ClaimState:
 
     hold: IsolationHold
     only_suspects: bool = False
-    pending: int = 0  # jobs asked for by claims that are not answered yet
+    pending: int = 0  # jobs requested by claims that are not answered yet
     arrivals: int = 0  # how often something may have arrived
     last: LastClaim = LastClaim()
-    wake_at: float | None = None  # when there will be something to claim that is not due yet
+    wake_at: float | None = None  # when the next job is due
 
     @property
     def unlooked(self) -> bool:
@@ -40,17 +40,17 @@ class ClaimState:
         return self.hold.waiting and not self.last.alone
 
     def may_claim(self, free: int, process_idle: Callable[[], bool]) -> bool:
-        """Whether to claim now, with so many slots free. `process_idle` says whether nothing runs in the process."""
+        """Whether to claim now, with this many free slots. `process_idle` says whether nothing runs in the process."""
         if free <= self.pending:
             return False
         if self.only_suspects:
             return not self.last.exhausted and process_idle()
         if self.unlooked and process_idle():
-            return True  # what the last claim could not have, because something ran beside it
+            return True  # what the last claim could not get, because something was running
         return not self.last.exhausted and (not self.hold.holds_back() or process_idle())
 
     def claims_alone(self, process_idle: Callable[[], bool]) -> bool:
-        """Whether the claim is for a job that has nothing beside it."""
+        """Whether the claim is for a job that must run alone."""
         return (self.only_suspects or self.hold.waiting) and process_idle()
 
     def arrived(self) -> None:
@@ -64,11 +64,11 @@ class ClaimState:
         self.wake_at = None
 
     def answered(self, claim: Claim, answer: Exchange, *, asked_at: float, arrivals: int) -> None:
-        """What the answer to a claim says about the next one. `arrivals` is the number when the claim was made."""
+        """Update from the answer to a claim. `arrivals` is the number when the claim was made."""
         got_suspect = bool(answer.jobs) and answer.jobs[0].suspect
         got_all = len(answer.jobs) == claim.want
         self.last = LastClaim(
-            # What was said to have arrived while the claim was under way may have come after it.
+            # What arrived while the claim was in flight may have come after it.
             exhausted=not got_all and not got_suspect and arrivals == self.arrivals,
             filled=got_all and not (got_suspect or answer.blocked_by or answer.suspects),
             alone=claim.alone,
@@ -78,8 +78,8 @@ class ClaimState:
         self.wake_at = self._next_look(answer, asked_at) if self.last.exhausted else None
 
     def _next_look(self, answer: Exchange, asked_at: float) -> float | None:
-        """Counted from when it was asked for: the next claim is on its way for as long as this one was, and so reaches
-        the store when the time has come, and not later by a round trip each time."""
+        """Counted from when it was requested: the next claim takes as long as this one, so it reaches the store at the
+        right time, and not later by a round trip each time."""
         times = [] if answer.wake_at is None else [asked_at + max(0, answer.wake_at - answer.now) / 1000]
         if self.only_suspects:
             times.append(asked_at + _SPARE_LOOK)

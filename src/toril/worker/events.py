@@ -30,7 +30,7 @@ from toril.runtime.logs import log
 
 __all__ = ["AttemptEvents", "LeaseLostHooks"]
 
-_LAST: Final = 0.25  # seconds for hooks that are called when the worker ends
+_LAST: Final = 0.25  # seconds for hooks called when the worker ends
 
 
 class LeaseLostHooks:
@@ -48,7 +48,7 @@ class LeaseLostHooks:
             task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Those that are still at it may end; not for long, for the process is to end too."""
+        """Let running hooks finish, but not for long, because the process is ending."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_LAST)
         for task in self._tasks:
@@ -64,7 +64,7 @@ class LeaseLostHooks:
                         await answer
             except BaseException:
                 task = asyncio.current_task()
-                if task is not None and task.cancelling():  # by us, and not by itself
+                if task is not None and task.cancelling():  # by us
                     raise
                 log.exception("on_lease_lost failed for job %s of queue %s", claimed.lease.id, self._queue.name)
 
@@ -81,7 +81,7 @@ class _EventServices(Protocol):
 
 
 class AttemptEvents:
-    """One worker's events. An ending is told when the store has accepted it."""
+    """One worker's events. An ending is emitted once the store has accepted it."""
 
     def __init__(self, queue: str, services: _EventServices, lease_lost: Callable[[Claimed], None]) -> None:
         self._lease_lost = lease_lost
@@ -98,7 +98,7 @@ class AttemptEvents:
             self._tell("progress", job, detail=decode(value, what="progress"))
 
     def looked(self, answer: Exchange) -> None:
-        """A claim has looked into the queue: it may be paused, and some jobs may have ended there."""
+        """A claim has read the queue: it may be paused, and some jobs may have ended there."""
         self._events.paused(self._queue, now=answer.blocked_by is Gate.PAUSED, worker=self._services.name)
         for each in answer.unstarted:
             event = JobEvent(
@@ -118,7 +118,7 @@ class AttemptEvents:
         self._events.emit("drained", WorkerEvent(worker=self._services.name, queue=self._queue))
 
     def stuck(self, job: Claimed, stack: str) -> None:
-        """It was told to stop, and does not."""
+        """The attempt was told to stop, and does not."""
         log.warning("job %s of queue %s was asked to stop but is still running:\n%s", job.lease.id, self._queue, stack)
         self._tell("stuck", job, detail=stack)
 

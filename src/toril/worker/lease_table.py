@@ -20,14 +20,14 @@ from toril.model import Lease
 
 __all__ = ["LONGEST", "LeaseEntry", "LeaseTable", "new_memory"]
 
-# Native formats: each aligned field is then copied in one piece, and never read half-written.
-_WORKER: Final = struct.Struct("@ddQQ")  # when the loop last ticked, how late that was, jobs ended, jobs held
+# Native formats, so that each aligned field is copied in one piece and never read half-written.
+_WORKER: Final = struct.Struct("@ddQQ")  # last tick of the loop, how late it was, jobs ended, jobs held
 _ENDED: Final = struct.Struct("@Q")
 _ENDED_AT: Final = 16
 _URGENCY: Final = struct.Struct("@I")  # how urgently the supervisor wants the worker to stop
 _URGENCY_AT: Final = 64
 
-_FIRST: Final = 128  # where the slots begin
+_FIRST: Final = 128  # offset of the first slot
 _SIZE: Final = 256  # bytes of a slot
 # What an entry begins with: its generation (0: none begins here), the next slot of its chain (0: none, else the slot's
 # number + 1), the checksum of its facts and text, and when the supervisor last renewed it. A further slot of a chain
@@ -44,12 +44,12 @@ _MORE: Final = _SIZE - _LINK.size  # and in each further one
 
 LONGEST: Final = 1 << 20  # bytes of text in one entry
 _LARGEST: Final = 1 << 26  # bytes of a table
-_ANY_TEXT: Final = "surrogatepass"  # an id may hold what is no valid text
+_ANY_TEXT: Final = "surrogatepass"  # an id may contain invalid text
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseEntry:
-    """One entry: since when the lease is held, by a clock that all processes of the machine share."""
+    """One entry. `since` is by a clock that all processes of the machine share."""
 
     lease: Lease
     since: float
@@ -58,7 +58,7 @@ class LeaseEntry:
 
 
 def new_memory() -> int:
-    """Memory that has a descriptor, to be handed to a child, and no name."""
+    """Memory with a descriptor, to be passed to a child, and without a name."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("toril-leases")
     with tempfile.TemporaryFile() as file:
@@ -75,14 +75,14 @@ class LeaseTable:
         self._memory: mmap.mmap | None = None
         self._map(max(os.fstat(descriptor).st_size, _FIRST + slots * _SIZE))
         self._places: dict[Lease, int] = {}
-        self._chains: dict[int, list[int]] = {}  # the further slots of long entries, by the first
-        self._left_out: set[Lease] = set()  # held, and not in the table
+        self._chains: dict[int, list[int]] = {}  # further slots of long entries, by their first slot
+        self._left_out: set[Lease] = set()  # held, but not in the table
         self._free: list[int] = list(range(self.slots - 1, -1, -1))
         self._generation = 0
         self._known: dict[int, tuple[int, LeaseEntry]] = {}
-        self._read_at: dict[Lease, tuple[int, int]] = {}  # slot and generation of what was read
+        self._read_at: dict[Lease, tuple[int, int]] = {}  # slot and generation of the entries read
         self._ended = 0
-        self.unreadable: dict[int, int] = {}  # of the last look: the slots of entries that make no sense
+        self.unreadable: dict[int, int] = {}  # slots of malformed entries at the last read
 
     @property
     def slots(self) -> int:
@@ -91,8 +91,8 @@ class LeaseTable:
     # the worker's side
 
     def put(self, held: LeaseEntry) -> bool:
-        """Write an entry. False if it cannot be written, because it is too long or the table is as large as it gets:
-        the supervisor then knows nothing of this lease."""
+        """Write an entry. False if that is impossible, because it is too long or the table is at its largest: the
+        supervisor then does not know this lease."""
         lease = held.lease
         if lease in self._places:
             self._remove(lease)
@@ -122,7 +122,7 @@ class LeaseTable:
         return True
 
     def _write_chain(self, slots: list[int], text: bytes) -> int:
-        """The rest of an entry, its last slot first; the link to the first."""
+        """Write the rest of an entry, last slot first; returns the link for the first slot."""
         following = 0
         for number in range(len(slots) - 1, -1, -1):
             part = text[number * _MORE : (number + 1) * _MORE]
@@ -135,14 +135,14 @@ class LeaseTable:
         """The lease is no longer held."""
         if self._remove(lease):
             self._ended += 1
-            _ENDED.pack_into(self._mapped, _ENDED_AT, self._ended)  # a crash may come before the next tick
+            _ENDED.pack_into(self._mapped, _ENDED_AT, self._ended)  # the process may crash before the next tick
 
     def tick(self, now: float, late: float) -> None:
         """The loop is alive."""
         _WORKER.pack_into(self._mapped, 0, now, late, self._ended, len(self._places) + len(self._left_out))
 
     def renewed(self, lease: Lease) -> float:
-        """When the supervisor last renewed this lease; 0 if it has not yet."""
+        """When the supervisor last renewed this lease; 0 if never."""
         slot = self._places.get(lease)
         return 0.0 if slot is None else float(_RENEWED.unpack_from(self._mapped, _at(slot) + _RENEWED_AT)[0])
 
@@ -154,15 +154,15 @@ class LeaseTable:
     # the supervisor's side
 
     def renew(self, lease: Lease, at: float) -> None:
-        """The lease was renewed at this time; nothing happens if it is not here any more."""
+        """The lease was renewed at this time; nothing happens if it is no longer here."""
         slot, generation = self._read_at.get(lease, (0, 0))
         memory = self._memory
         if generation and memory is not None and _GENERATION.unpack_from(memory, _at(slot))[0] == generation:
             _RENEWED.pack_into(memory, _at(slot) + _RENEWED_AT, at)
 
     def stop(self, urgency: int) -> None:
-        """Ask the worker to stop. It reads this when it is signalled, so neither a signal that came before nor one that
-        came twice is taken for another request."""
+        """Ask the worker to stop. It reads this when it gets a signal, so an early or repeated signal is not mistaken
+        for another request."""
         _URGENCY.pack_into(self._mapped, _URGENCY_AT, max(urgency, self.urgency))
 
     @property
@@ -172,7 +172,7 @@ class LeaseTable:
 
     @property
     def late(self) -> float:
-        """How late the last tick was, in seconds: what a handler kept the loop from doing."""
+        """How late the last tick was, in seconds: how long handlers kept the loop busy."""
         return float(self._header[1])
 
     @property
@@ -184,8 +184,8 @@ class LeaseTable:
         return int(self._header[3])
 
     def held(self) -> list[LeaseEntry]:
-        """Every entry that can be read. What has not changed since the last look is not read again; what makes no sense
-        is left out, and stands in `unreadable`."""
+        """Every readable entry. Unchanged entries are not read again; malformed ones are left out, and listed in
+        `unreadable`."""
         size = os.fstat(self._descriptor).st_size
         if size > self._size:
             self._map(size)
@@ -200,7 +200,7 @@ class LeaseTable:
                 if entry is None:
                     if _GENERATION.unpack_from(self._mapped, _at(slot))[0] == generation:
                         self.unreadable[slot] = generation
-                    continue  # else it was changed meanwhile; the next look sees what it is now
+                    continue  # otherwise it was changed meanwhile, and the next read sees it
                 if known is not None:
                     self._read_at.pop(known[1].lease, None)
                 known = self._known[slot] = (generation, entry)
@@ -261,7 +261,7 @@ class LeaseTable:
         return True
 
     def _grow(self, wanted: int) -> bool:
-        """Make slots, so that so many are free. False if there cannot be so many."""
+        """Make room for this many free slots. False if there cannot be so many."""
         missing = wanted - len(self._free)
         before = self.slots
         most = (self._largest - _FIRST) // _SIZE - before
@@ -277,7 +277,7 @@ class LeaseTable:
     def _map(self, size: int) -> None:
         if os.fstat(self._descriptor).st_size < size:
             os.ftruncate(self._descriptor, size)
-        # What was mapped before is not closed: another thread may be writing to it, and that reaches the same memory.
+        # The old mapping is not closed: another thread may be writing to it, and that reaches the same memory.
         self._memory, self._size = mmap.mmap(self._descriptor, size), size
 
 

@@ -21,17 +21,17 @@ from toril.store.engine import Engine
 
 __all__ = ["RETRY", "HeldLease", "LeaseKeeper", "LoopKeeper", "Tell"]
 
-# Called with what a renewal found: leases that are lost, and jobs that someone wants stopped.
+# Called with what a renewal found: lost leases, and jobs to be stopped.
 Tell = Callable[[Renewed], None]
 
-_LOOK: Final = 0.25  # seconds between looks at the table
-_LOOKS: Final = 16  # looks within the shortest lease, at least
+_LOOK: Final = 0.25  # seconds between two checks of the table
+_LOOKS: Final = 16  # least number of checks within the shortest lease
 RETRY: Final = 0.5  # seconds before a renewal that was not answered is sent again
 
 
 @dataclass(slots=True)
 class HeldLease:
-    """A lease that is kept here. Its deadline is a lease's length after it was last renewed."""
+    """A lease that is kept here. It expires a lease's length after it was last renewed."""
 
     ttl: int
     renew: float
@@ -48,18 +48,18 @@ class LeaseKeeper:
         self._owned = owned
         self._clock = clock
         self._held: dict[Lease, HeldLease] = {}
-        self._shortest = _LOOK * _LOOKS  # seconds: of all leases that were held here, where that is less
+        self._shortest = _LOOK * _LOOKS  # seconds; the shortest lease held so far, if shorter
         self._stopping = False
         self._asked = False
         self._thread: threading.Thread | None = None
         self._hang_timeout = hang_timeout
         self._home: tuple[asyncio.AbstractEventLoop, int] | None = None  # the handlers' loop, and its thread
-        self._asked_loop: float | None = None  # when that loop was asked to answer, and has not yet
+        self._asked_loop: float | None = None  # when that loop was asked to respond, if it has not yet
         self._hung = False
         self._contact = Contact()
 
     def hold(self, lease: Lease, *, ttl: int, renew: int, since: float, tell: Tell) -> None:
-        """Keep this lease. `since` is when it was asked for: it cannot have begun earlier."""
+        """Keep this lease. `since` is when it was requested: it cannot have begun earlier."""
         self._shortest = min(self._shortest, ttl / 1000)
         self._held[lease] = HeldLease(ttl, renew / 1000, since + renew / 1000, since + ttl / 1000, tell)
 
@@ -68,15 +68,15 @@ class LeaseKeeper:
 
     @property
     def rest(self) -> float:
-        """Seconds between two looks."""
+        """Seconds between two checks."""
         return self._shortest / _LOOKS
 
     def ask(self) -> None:
-        """Ask the store about every lease soon: someone may want a job stopped."""
+        """Ask the store about every lease soon: some jobs may have to stop."""
         self._asked = True
 
     def start(self) -> None:
-        """Keep leases from a thread of their own."""
+        """Keep leases in a separate thread."""
         self._home = asyncio.get_running_loop(), threading.get_ident()
         self._thread = threading.Thread(target=self._main, name="toril-leases", daemon=True)
         self._thread.start()
@@ -91,7 +91,7 @@ class LeaseKeeper:
         asyncio.run(self._keep_apart())
 
     async def _keep_apart(self) -> None:
-        """On a loop of its own; a handle on the store that is nobody else's is closed there."""
+        """Run on a loop of its own; a twin of the store that is used only there is closed there."""
         try:
             await self._prepare()
             await self.keep()
@@ -101,7 +101,7 @@ class LeaseKeeper:
 
     async def _prepare(self) -> None:
         if self._owned:
-            await self._engine.health()  # its connection is made now: when it is needed there may be no file left
+            await self._engine.health()  # connect now: later there may be no file descriptor left
 
     async def keep(self) -> None:
         """Renew what is due, again and again, until stopped."""
@@ -109,11 +109,11 @@ class LeaseKeeper:
             await self._clock.sleep(self.rest)
             try:
                 await self.renew_due()
-            except Exception:  # the table must be kept whatever one round runs into
+            except Exception:  # the table must be kept whatever happens in one round
                 log.exception("renewing leases failed")
 
     async def renew_due(self) -> None:
-        """One round: renew what is due, and give up what could not be renewed in time."""
+        """One round: renew what is due, and give up leases that could not be renewed in time."""
         now = self._clock.monotonic()
         asked, self._asked = self._asked, False
         wanted = [lease for lease, held in list(self._held.items()) if asked or held.due <= now]
@@ -122,7 +122,7 @@ class LeaseKeeper:
         await self._renew_all(wanted)
 
     def _look_at_loop(self, loop: asyncio.AbstractEventLoop, thread: int, timeout: float, now: float) -> None:
-        """Whether the loop that runs the handlers still answers."""
+        """Whether the handlers' loop still responds."""
         if self._asked_loop is None:
             self._asked_loop = now
             with contextlib.suppress(RuntimeError):  # it is closed
@@ -178,7 +178,7 @@ class LeaseKeeper:
         held.due, held.deadline = sent + held.renew, sent + held.ttl / 1000
 
     def _postpone(self, leases: list[Lease], tell: Tell) -> None:
-        """They are not renewed now. Whose time is up by now counts as lost: another may have it."""
+        """They are not renewed now. Those whose time is over count as lost: another worker may have them."""
         now = self._clock.monotonic()
         lost = []
         for lease in leases:

@@ -1,8 +1,7 @@
-"""The loop of one queue: settle what has ended, claim what fits, wait until something happens.
-
-While an exchange is under way finished jobs gather, and the next one carries them all: batches grow with the load by
-themselves. Where they are large, a second goes out beside it: the store works on one half while the other runs here.
-"""
+"""The loop of one queue: settle what has ended, claim what fits, wait until something happens. While an exchange is in
+flight, finished jobs are collected, and the next exchange carries them all, so batches grow with the load by
+themselves. If they are large, a second exchange runs beside the first: the store works on one half while the other half
+runs here."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,15 +19,15 @@ from toril.worker.isolation import IsolationHold, SuspectPolicy
 
 __all__ = ["ClaimTerms", "Loop", "Slots"]
 
-_REST: Final = 60_000  # ms that a wait for news lasts at most
+_REST: Final = 60_000  # ms that a wait lasts at most
 _FIRST_PAUSE: Final = 0.05
-_LONGEST_PAUSE: Final = 1.5  # all go on within two seconds of the store's return
-_LAST_PAUSE: Final = 0.5  # the longest while the worker is to stop: it has not much time left
-# Seconds that a claim has to be answered once the worker is to stop: by a store that only takes its time, and by one
+_LONGEST_PAUSE: Final = 1.5  # all workers resume within two seconds of the store's return
+_LAST_PAUSE: Final = 0.5  # the longest pause while stopping, when little time is left
+# Seconds to wait for the answer to a claim once the worker must stop: from a slow store, and from one
 # that cannot be reached.
 _LAST_ANSWER: Final = 5.0
 _LAST_CLAIM: Final = 1.0
-_CROWD: Final = 8  # jobs that have ended while an exchange is under way, from which on they do not wait for it
+_CROWD: Final = 8  # finished jobs that do not wait for an exchange in flight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +44,7 @@ class ClaimTerms:
 
 
 class Slots(Protocol):
-    """Where claimed jobs run."""
+    """The slots in which claimed jobs run."""
 
     def free(self) -> int:
         """How many more can be taken."""
@@ -57,17 +56,18 @@ class Slots(Protocol):
         """Whether nothing runs in the whole process."""
 
     def claiming(self, *, alone: bool) -> None:
-        """A claim is on its way."""
+        """A claim is in flight."""
 
     def claimed(self, *, suspect: bool, hold_others: float | None) -> None:
-        """It is answered, and what it brought has begun. `hold_others` is until when others are to claim nothing."""
+        """The claim is answered, and its jobs have begun. `hold_others` is until when other workers must claim
+        nothing."""
 
     def start(self, job: Claimed, asked_at: float) -> None: ...
 
     def settled(self, settlement: Settlement, verdict: Verdict) -> None: ...
 
     def looked(self, answer: Exchange) -> None:
-        """A claim has looked into the queue."""
+        """A claim has read the queue."""
 
     def drained(self) -> None:
         """Nothing is left to do, after there was something."""
@@ -77,7 +77,7 @@ class Slots(Protocol):
 
 
 class _Lane:
-    """One exchange at a time. Each has a sender of its own, as the store takes a sender's calls in their order."""
+    """One exchange at a time. Each lane has its own sender, because the store takes a sender's calls in order."""
 
     __slots__ = ("away", "busy", "limit", "sender", "seq", "settling")
 
@@ -85,16 +85,16 @@ class _Lane:
         self.sender = sender
         self.seq = 0
         self.busy = False
-        self.settling = 0  # jobs that have ended, in the exchange that is under way
+        self.settling = 0  # ended jobs in the exchange in flight
         self.away = False  # the store could not be reached when it was last tried
-        self.limit: asyncio.Timeout | None = None  # of an exchange that claims and hands nothing in
+        self.limit: asyncio.Timeout | None = None  # for an exchange that only claims
 
     def call(self) -> Call:
         self.seq += 1
         return Call(self.sender, self.seq)
 
     def hurry(self) -> None:
-        """The worker is to stop: do not wait for long for a claim that is under way."""
+        """The worker must stop: do not wait long for a claim in flight."""
         if self.limit is not None:
             last = asyncio.get_running_loop().time() + (_LAST_CLAIM if self.away else _LAST_ANSWER)
             before = self.limit.when()
@@ -102,15 +102,15 @@ class _Lane:
 
 
 class Phase(Enum):
-    """How far a worker has come."""
+    """The phase of a worker."""
 
     WORKING = auto()
     QUIET = auto()  # it claims nothing more
-    STOPPING = auto()  # nor does it go on once all is settled
+    STOPPING = auto()  # and it ends once everything is settled
 
 
 class Loop:
-    """Moves jobs between the store and the slots. `run` returns when it was asked to stop and all is settled."""
+    """Moves jobs between the store and the slots. `run` returns after `stop`, once everything is settled."""
 
     def __init__(
         self, terms: ClaimTerms, engine: Engine, clock: Clock, slots: Slots, away: Callable[[EngineUnavailable], None]
@@ -123,7 +123,7 @@ class Loop:
         self._outbox: list[Settlement] = []
         self._news = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
-        # Without the queue's name, which may be as long as a sender's may, and have spaces.
+        # Without the queue's name, which may be as long as a sender's, and contain spaces.
         sender = f"{terms.worker}/{clock.unique()[:8]}"
         self._first, self._second = self._lanes = (_Lane(sender), _Lane(f"{sender}b"))
         self._share = min(EXCHANGE, (terms.concurrency + 1) // 2) if terms.concurrency >= 2 * _CROWD else 0
@@ -133,8 +133,8 @@ class Loop:
             IsolationHold(clock, terms.suspects), only_suspects=terms.suspects is SuspectPolicy.ONLY
         )
         self._worked = False  # whether jobs have run since the queue was last empty
-        self._naps = set[asyncio.Event]()  # of lanes that cannot reach the store
-        self._notified = False  # whether news has come that no exchange has followed
+        self._naps = set[asyncio.Event]()  # pauses of lanes that cannot reach the store
+        self._notified = False  # whether a notification came that no exchange has followed
         self._phase = Phase.WORKING
 
     def settle(self, settlement: Settlement) -> None:
@@ -153,7 +153,7 @@ class Loop:
         self._news.set()
 
     def quiet(self) -> None:
-        """Claim nothing more, and leave the news to others."""
+        """Claim nothing more, and leave notifications to others."""
         if self._phase is Phase.WORKING:
             self._phase = Phase.QUIET
         if self._watcher is not None:
@@ -190,21 +190,21 @@ class Loop:
             if self._must_exchange():
                 await self._exchange(self._first)
                 if not self._outbox:
-                    await yield_to_ready()  # what ends at once is settled without another one
+                    await yield_to_ready()  # jobs that end at once are settled in the same exchange
                 if self._must_exchange():
                     continue
             self._tell_if_drained()
             self._slots.resting()
             if not self._is_over():
                 await self._rest()
-        await self._check_helper()  # what it could not settle is not over
+        await self._check_helper()  # what it could not settle is still pending
 
     async def _check_helper(self) -> None:
         if self._helper is not None and self._helper.done():
-            await self._helper  # it ends by what is wrong
+            await self._helper  # it raises what is wrong
 
     async def _help(self) -> None:
-        """The second lane: what gathers while the first is busy."""
+        """The second lane: settles what collects while the first is busy."""
         try:
             while True:
                 await self._crowded.wait()
@@ -230,17 +230,17 @@ class Loop:
 
     @property
     def unsettled(self) -> int:
-        """Jobs that have ended, of which the store has not said that it knows."""
+        """Ended jobs that the store has not confirmed."""
         return len(self._outbox) + sum(lane.settling for lane in self._lanes)
 
     @property
     def wake_at(self) -> float | None:
-        """When there will be something to take that is known of, if that is not yet."""
+        """When the next known job is due, if it is not due yet."""
         return self._claims.wake_at
 
     @property
     def limited_until(self) -> float | None:
-        """When a rate lets more jobs start, if that is what holds up those that wait."""
+        """When a rate allows more starts, if it holds up waiting jobs."""
         return self._claims.wake_at if self._claims.last.blocked_by in {Gate.RATE, Gate.GROUPS} else None
 
     def _tell_if_drained(self) -> None:
@@ -252,8 +252,8 @@ class Loop:
         return bool(self._outbox) or self._may_claim() or self._owes_news()
 
     def _owes_news(self) -> bool:
-        """Whether this worker has taken news from the store that it will not follow. An exchange has the store tell
-        another worker, which else would wait until it looks by itself."""
+        """Whether this worker has taken a notification that it will not follow. An exchange then makes the store notify
+        another worker, which would otherwise wait until its next check."""
         return self._phase is not Phase.WORKING and self._notified
 
     def _is_over(self) -> bool:
@@ -270,7 +270,7 @@ class Loop:
         batch = self._outbox[:most]
         del self._outbox[:most]
         want = min(self._slots.free() - claims.pending, most) if self._may_claim() else 0
-        # What has stalled runs with nothing beside it.
+        # Suspects run with nothing beside them.
         alone = want > 0 and claims.claims_alone(self._slots.is_process_idle)
         call, arrivals = lane.call(), claims.arrivals
         self._notified = False
@@ -306,7 +306,7 @@ class Loop:
             self._slots.claimed(suspect=taken, hold_others=claims.hold.until)
 
     async def _answered(self, lane: _Lane, batch: list[Settlement], claim: Claim, call: Call) -> Exchange:
-        """The answer; meanwhile the lane is busy, and what it has asked for is nobody else's to ask for."""
+        """The answer; meanwhile the lane is busy, and the jobs that it requested are not requested again."""
         lane.busy, lane.settling = True, len(batch)
         self._claims.pending += claim.want
         if self._claims.last.filled and len(self._outbox) >= _CROWD:
@@ -321,9 +321,9 @@ class Loop:
     async def _answered_in_time(
         self, lane: _Lane, batch: list[Settlement], claim: Claim, call: Call
     ) -> Exchange | None:
-        """The answer to a claim that hands nothing in. Once the worker is to stop, a store that does not answer is not
-        waited for: nothing runs that could be lost, and what the claim may have taken is recovered when its lease runs
-        out. That counts as a stall, so a store that only takes its time is given some."""
+        """The answer to an exchange that only claims. Once the worker must stop, it does not wait for a store that does
+        not answer: no running job could be lost, and jobs that the claim took are recovered when their leases expire.
+        That counts as a stall, so a slow store gets some time."""
         try:
             async with asyncio.timeout(None) as lane.limit:
                 if self.stopping:
@@ -335,7 +335,7 @@ class Loop:
             lane.limit = None
 
     async def _send(self, lane: _Lane, batch: list[Settlement], claim: Claim, call: Call) -> Exchange:
-        """The answer, however often it takes: the same call again has no second effect."""
+        """The answer, after any number of tries: a repeated call has no second effect."""
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -353,7 +353,7 @@ class Loop:
             pause = min(pause * 2, _LAST_PAUSE if self.stopping else _LONGEST_PAUSE)
 
     async def _pause(self, seconds: float) -> None:
-        """Between two tries; whoever wants the worker to stop ends it."""
+        """Pause between two tries; a request to stop ends it."""
         nap = asyncio.Event()
         timer = self._clock.later(seconds, nap.set)
         self._naps.add(nap)
@@ -364,31 +364,31 @@ class Loop:
             timer.cancel()
 
     async def _rest(self) -> None:
-        """Until something finishes, arrives, or falls due."""
+        """Wait until something ends, arrives, or is due."""
         claims = self._claims
         may_claim = self._phase is Phase.WORKING and self._slots.free() > claims.pending
-        # A spare process would take the news away from those who can do something about it.
+        # A spare process would take notifications from workers that can act on them.
         if may_claim and not claims.only_suspects and claims.last.exhausted and self._watcher is None:
             self._watcher = asyncio.get_running_loop().create_task(self._watch())
         times = [time for time in (claims.wake_at, claims.hold.until) if time is not None]
         timer = None
-        if times and may_claim:  # else there is nothing to do when they come
+        if times and may_claim:  # otherwise there would be nothing to do then
             timer = self._clock.later(max(0.0, min(times) - self._clock.monotonic()), self._due)
         await self._news.wait()
         if timer is not None:
             timer.cancel()
 
     def _due(self) -> None:
-        """What could not be had before may be had now."""
+        """What could not be claimed before may be claimed now."""
         self._claims.due()
         self._news.set()
 
     async def _watch(self) -> None:
-        """Wait for news of the queue, once."""
+        """Wait for one notification of the queue."""
         try:
             self._notified = bool(await self._engine.wait([self._terms.queue], timeout=_REST)) or self._notified
         except TorilError:
-            await self._clock.sleep(_FIRST_PAUSE)  # the next exchange will say what is wrong
+            await self._clock.sleep(_FIRST_PAUSE)  # the next exchange will report the error
         finally:
             self._watcher = None
         self._claims.arrived()

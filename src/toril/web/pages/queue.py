@@ -343,14 +343,14 @@ async def _names(asking: PageRequest, found: Queue) -> dict[str, Any]:
 
 
 def _chosen(key: str | None, tabs: Tabs) -> StateLook:
-    """The tab that was asked for; else what failed, if something has."""
+    """The tab that was requested; by default, the failed jobs if there are any."""
     if key == _CANCELLED.key:
         return _CANCELLED
     return LOOKS[_STATES[key] if key else State.FAILED if tabs.failed else State.WAITING]
 
 
 def _tabs(tabs: Tabs, chosen: StateLook) -> list[tuple[StateLook, ListedCount]]:
-    """All but those that few queues need and that are empty."""
+    """All tabs, except those that few queues need and that are empty."""
     found = [(look, tabs.counts.get(look.key, ListedCount(0))) for look in (*LOOKS.values(), _CANCELLED)]
     rare = {LOOKS[State.PRIORITIZED], _CANCELLED}
     return [(look, count) for look, count in found if look is chosen or count.count or look not in rare]
@@ -364,7 +364,7 @@ def _slots(asking: PageRequest, queue: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something that holds for the queue, and a note on where that comes from."""
+    """A setting of the queue, and a note on where it comes from."""
 
     name: str
     value: str
@@ -372,7 +372,7 @@ class Fact:
 
 
 def _facts(settings: Settings, declared: Declaration | None) -> list[Fact]:
-    """What is set in the store, and what the code declares, where anyone knows that."""
+    """What is set in the store, and what the code declares, if that is known."""
     rate = None if declared is None else declared.rate
     facts = [_at_once(settings.concurrency, declared), _starts(settings.rate, rate)]
     if declared is not None:

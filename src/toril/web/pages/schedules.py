@@ -19,7 +19,7 @@ from toril.web.routing import Request
 
 __all__ = ["SCHEDULES"]
 
-_LOOKED: Final = 200  # run records of a queue and ending, among which the schedules' own are found
+_LOOKED: Final = 200  # run records per queue and ending in which to look for runs of schedules
 _SHOWN: Final = 200
 
 _OVERLAPS: Final = {
@@ -38,7 +38,7 @@ Times = list[tuple[int, int, RunStatus]]
 
 
 class SchedulesView(View):
-    """Those with this text in their id, job or queue; only those that stand so."""
+    """A text to find in id, job or queue, and a state."""
 
     q: Annotated[str, Field(max_length=200)] = ""
     only: Literal["", "paused"] = ""
@@ -64,7 +64,7 @@ def _fits(found: ScheduleRow, view: SchedulesView) -> bool:
 
 
 async def _runs(app: App, queues: set[str]) -> dict[tuple[str, str], Times]:
-    """When the runs of each schedule began, how long they took, and how they ended: as far as remembered."""
+    """When the runs of each schedule began, how long they took, and how they ended, as far as remembered."""
     found: dict[tuple[str, str], Times] = defaultdict(list)
     for queue in queues:
         for ending in RunStatus:
@@ -90,7 +90,7 @@ def _row(view: ScheduleRow, times: Times, seen: Redaction) -> dict[str, Any]:
 
 
 def _written(ms: int, tz: str) -> str:
-    """`Tue 17 Nov, 02:00`, in the schedule's own zone."""
+    """A time in the schedule's own zone: `Tue 17 Nov, 02:00`."""
     moment = datetime.fromtimestamp(ms / 1000, UTC).astimezone(ZoneInfo(tz))
     return f"{moment:%a} {moment.day} {moment:%b, %H:%M}" + (f":{moment:%S}" if moment.second else "")
 

@@ -1,4 +1,4 @@
-"""Parses what is typed into a search box: plain words, and words for one field such as `error:429`."""
+"""Parses the text of a search box: plain words, and terms for one field such as `error:429`."""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _WORD: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SearchTerms:
-    """`id` names one job; the filter is for all else."""
+    """`id` selects one job; the filter has the other terms."""
 
     filter: JobFilter
     id: str | None = None
@@ -31,8 +31,8 @@ class SearchTerms:
 
 
 def typed(text: str, error: str | None = None) -> SearchTerms:
-    """`id:`, `name:`, `error:`, `group:`, `subject:` and `data.key:` are for one place each, and the last of a kind
-    counts; what is left is looked for everywhere. `error` is that of the group of errors that was chosen."""
+    """Parse a search. `id:`, `name:`, `error:`, `group:`, `subject:` and `data.key:` are for one field each, and the
+    last of a kind counts; other words are searched everywhere. `error` is the text of a selected group of errors."""
     found: dict[str, str] = {}
     plain: list[str] = []
     for each in _WORD.finditer(text):
@@ -56,5 +56,5 @@ def typed(text: str, error: str | None = None) -> SearchTerms:
 
 
 def quoted(place: str, word: str) -> str:
-    """What one types to look for a word in one place: `name:send`, `group:"Nordwind AG"`."""
+    """The term that searches for a word in one field: `name:send`, `group:"Nordwind AG"`."""
     return f'{place}:"{word}"' if re.search(r"\s", word) else f"{place}:{word}"

@@ -37,7 +37,8 @@ class TimelineBar:
 
 
 def chronicle(record: JobRow, events: Sequence[EventRow], now: int) -> tuple[list[TimelineStep], list[TimelineBar]]:
-    """Where events were trimmed away, or never written, as by other programs, the record's own times tell the rest."""
+    """The steps of a job. If events were trimmed, or never written, as by other programs, the record's own times fill
+    in."""
     steps = _steps(record, [event for event in events if event.kind is not EventKind.PROGRESS])
     linked = [replace(step, ended=after.at) for step, after in pairwise(steps)] + steps[-1:]
     return linked, _bar(linked, record, now)
@@ -60,7 +61,7 @@ def _steps(record: JobRow, events: Sequence[EventRow]) -> list[TimelineStep]:
     return sorted(steps, key=lambda step: step.at)
 
 
-# How each kind of event looks, and what it is called; others tell a reader nothing.
+# How each kind of event looks, and its name; other kinds are not shown.
 _KINDS: Final = {
     EventKind.ADDED: ("wait", "Added"),
     EventKind.DELAYED: ("delayed", "Delayed"),
@@ -95,7 +96,7 @@ def _from_record(record: JobRow) -> list[TimelineStep]:
 
 
 def _bar(steps: Sequence[TimelineStep], record: JobRow, now: int) -> list[TimelineBar]:
-    """From the first step to the end, or to now."""
+    """The bar from the first step to the end, or to now."""
     if not steps:
         return []
     first, end = steps[0].at, record.finished_at or now

@@ -12,12 +12,12 @@ from toril.web.routing import Request
 
 __all__ = ["WORKERS"]
 
-_SLOW: Final = 100  # ms by which a loop may be late
-_SILENT: Final = 20_000  # ms without a beat, of which there is one in ten seconds
+_SLOW: Final = 100  # ms that a loop may be late
+_SILENT: Final = 20_000  # ms without a heartbeat, which is sent every ten seconds
 
 
 class WorkersView(View):
-    """Those with this text in their name, host, queues or version; the jobs of one of them."""
+    """A text to find in name, host, queues or version; the jobs of one worker."""
 
     q: Annotated[str, Field(max_length=200)] = ""
     worker: Annotated[str, Field(max_length=128)] = ""
