@@ -55,7 +55,7 @@ class BreakerGate:
     async def call(
         self, breaker: Breaker, job: Claimed, data: Any, signal: Signal, run: Callable[[], Awaitable[Any]]
     ) -> Any:
-        """Call `run` if the circuit admits the job, else return `Snooze`. The outcome is recorded in the circuit."""
+        """Call `run` if the circuit admits the job, else raise `Snooze`. The outcome is recorded in the circuit."""
         key = breaker.key_for(self._queue.name, job.name, data, job.options.breaker)
         probe = await self._admitted(breaker, key, job)
         try:

@@ -29,18 +29,18 @@ __all__ = ["Maintenance"]
 
 _PRUNE: Final = 60.0
 _HEARTBEAT: Final = 15.0
-_NEWS: Final = 2.0  # seconds within which a change in what runs is told, at most
-_LAST_HEARTBEAT: Final = 0.5  # seconds for saying that the worker has stopped
+_NEWS: Final = 2.0  # seconds within which a change of running jobs is reported, at most
+_LAST_HEARTBEAT: Final = 0.5  # seconds for reporting that the worker has stopped
 _HEARTBEAT_TTL: Final = 45_000
-_LATE: Final = 30  # looks at the clock: a minute
+_LATE: Final = 30  # samples of the loop's lag: a minute
 _AFTER_AN_ERROR: Final = 5.0
-_ANSWERED: Final = 5.0  # seconds that heartbeats have the answer to who asked where a job is
+_ANSWERED: Final = 5.0  # seconds for which heartbeats contain a requested stack
 _LISTEN: Final = 60_000
 
 
 class Maintenance:
-    """Rounds for all queues of a process, each with the longest time in ms between two looks for what has stalled in
-    it. A round that fails is told of, and made again."""
+    """The rounds for all queues of a process, each with the longest time in ms between two searches for stalled jobs. A
+    round that fails is logged and repeated."""
 
     def __init__(
         self,
@@ -67,25 +67,25 @@ class Maintenance:
         self._worker = worker
         self._keeper = keeper
         self._slots = slots
-        self._claims = claims  # the orders that it goes by, and whether it isolates a job
+        self._claims = claims  # the commands that it follows, and whether it isolates a job
         self._version = version
         self._order = order
         self._declare = declare
         self._recovered = recovered
         self._declared = declared
-        self._published: Mapping[str, Declaration] | None = None  # what the store knows of that
+        self._published: Mapping[str, Declaration] | None = None  # what the store has of these
         self._stack = stack
-        self._stacks: dict[str, tuple[float, str]] = {}  # answers by their requests, and until when they are told
+        self._stacks: dict[str, tuple[float, str]] = {}  # stacks by request, and until when to send them
         self._contact = Contact()
         self._registered = False
-        self._published_slots: Mapping[str, tuple[int, int]] = {}  # slots, and how many were in use
+        self._published_slots: Mapping[str, tuple[int, int]] = {}  # slots, and how many of them were in use
         self._published_claims: tuple[tuple[WorkerCommand, ...], bool] = ((), False)
         self._heard: tuple[WorkerRequest, ...] = ()
         self._started_at = clock.now()
         self._late: deque[float] = deque(maxlen=_LATE)
 
     async def run(self) -> None:
-        """All rounds, until cancelled."""
+        """Run all rounds until cancelled."""
         async with asyncio.TaskGroup() as group:
             for name, longest in self._queues:
                 group.create_task(self._recover_round(name, longest))
@@ -94,8 +94,8 @@ class Maintenance:
             group.create_task(self._listen())
 
     async def _recover_round(self, queue: str, longest: int) -> None:
-        """Look when the next known lease runs out, and at the latest after the longest rest. By default that is the
-        lease's length: a lease that begins after a look cannot run out before, so none is missed."""
+        """Search when the next known lease expires, and at the latest after the longest rest. By default that is the
+        lease's length: a lease that begins after a search cannot expire before the next one, so none is missed."""
         while True:
             asked_at = self._clock.monotonic()
             try:
@@ -128,13 +128,13 @@ class Maintenance:
             await self._until_due()
 
     async def _until_due(self) -> None:
-        """Until the next heartbeat is due, or other numbers of jobs run than the last one said, or the store has to be
-        told again what is declared."""
+        """Wait until the next heartbeat is due, the numbers of running jobs have changed since the last one, or
+        declarations must be sent again."""
         until = self._clock.monotonic() + _HEARTBEAT
         while (left := until - self._clock.monotonic()) > 0:
             due = self._clock.monotonic() + min(_NEWS, left)
             await self._clock.sleep(min(_NEWS, left))
-            self._late.append(self._clock.monotonic() - due)  # what held up the loop held up this as well
+            self._late.append(self._clock.monotonic() - due)  # whatever blocks the loop delays this too
             changed = self._slots() != self._published_slots or self._claims() != self._published_claims
             if changed or self._published is None:
                 return
@@ -163,7 +163,7 @@ class Maintenance:
         )
 
     async def stopped(self) -> None:
-        """Say that this worker has stopped. A store that does not answer soon finds out by itself."""
+        """Report that this worker has stopped. A store that does not answer soon finds out by itself."""
         if not self._registered:
             return
         try:
@@ -173,7 +173,7 @@ class Maintenance:
             return
 
     async def heartbeat(self) -> None:
-        """Say that this worker lives, and carry out what it is told."""
+        """Send a heartbeat, and carry out the commands in the answer."""
         state = self._state()
         try:
             self._heard = await self._engine.heartbeat(state, ttl=_HEARTBEAT_TTL)
@@ -196,14 +196,14 @@ class Maintenance:
             await self._show_stacks(requests)
 
     async def _show_stacks(self, requests: Sequence[StackRequest]) -> None:
-        """Answer those who asked where jobs are, with a heartbeat; it is told for a while, and then forgotten."""
+        """Answer requests for stacks with the next heartbeats, for a while."""
         most, until = MAX_STACKS // len(requests), self._clock.monotonic() + _ANSWERED
         for request in requests:
             self._stacks[request] = until, (await self._stack(request.job))[-most:]
         await self.heartbeat()
 
     async def _listen(self) -> None:
-        """Be woken for cancellations and orders instead of waiting for the next round."""
+        """Wake up for cancellations and commands instead of waiting for the next round."""
         while True:
             try:
                 if await self._engine.wait([control(self._worker)], timeout=_LISTEN):

@@ -12,15 +12,15 @@ Message: TypeAlias = dict[str, Any]
 
 LONGEST: Final = 1 << 24  # bytes of one message
 _PIECE: Final = 1 << 15  # characters in one piece of a list
-_SHOWN: Final = 200  # bytes of an unreadable message that are logged
+_SHOWN: Final = 200  # bytes of an unreadable message to log
 
 
 class MessageTooLong(ValueError):
-    """A line that does not end: what comes is not from a worker process, or from one that is broken."""
+    """A line that does not end: the sender is not a worker process, or is broken."""
 
 
 def encoded(message: Message) -> bytes:
-    """A message as it is sent. Its text is ASCII, whatever characters an id has."""
+    """A message in the form in which it is sent. Its text is ASCII, whatever characters an id contains."""
     return json.dumps(message).encode() + b"\n"
 
 
@@ -38,7 +38,7 @@ def pieces(texts: list[str]) -> Iterator[list[str]]:
 
 
 class Decoder:
-    """Cuts what arrives into messages, however it was cut on the way."""
+    """Splits what arrives into messages, however it was split on the way."""
 
     def __init__(self, longest: int = LONGEST) -> None:
         self._longest = longest
@@ -46,11 +46,11 @@ class Decoder:
 
     @property
     def incomplete(self) -> bool:
-        """Whether the last message has not arrived as a whole."""
+        """Whether the last message has not arrived completely."""
         return bool(self._rest)
 
     def feed(self, data: bytes) -> list[Message]:
-        """The messages that are complete now. One that cannot be read is logged and left out."""
+        """The messages that are complete now. An unreadable one is logged and left out."""
         searched = len(self._rest)
         self._rest += data
         found = list[Message]()

@@ -17,8 +17,8 @@ __all__ = ["Elect", "Lead", "Pollers"]
 
 PollerState: TypeAlias = Literal["running", "restarting", "standby", "finished"]
 
-_LOOK: Final = 1.0  # seconds between two looks at whether this process still leads
-_ERROR: Final = 500  # characters of an error that are shown
+_LOOK: Final = 1.0  # seconds between two checks whether this process still leads
+_ERROR: Final = 500  # characters of an error to show
 
 
 class Lead(Protocol):
@@ -30,13 +30,13 @@ class Lead(Protocol):
     async def run(self) -> None: ...
 
 
-# Takes part in an election: of which role, for how many seconds at a time, and whom to call when the lead changes.
+# (role, seconds per lease, callback for changes) -> an election to take part in.
 Elect: TypeAlias = Callable[[str, float, Callable[[bool], None]], Lead]
 
 
 @dataclass(slots=True)
 class Status:
-    """How a poller is doing, in this process; `error` is why it last died."""
+    """The state of a poller in this process; `error` is why it last died."""
 
     name: str
     state: PollerState
@@ -46,7 +46,7 @@ class Status:
 
 
 class Pollers:
-    """The pollers of one process. `tell` hears how all of them are doing whenever that changes."""
+    """The pollers of one process. `tell` is called with the states of all of them whenever one changes."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Pollers:
         self._tasks = [group.create_task(self._run(poller, status)) for poller, status in pairs]
 
     async def stop(self, patience: float) -> None:
-        """Cancel them, and wait for so many seconds at most."""
+        """Cancel them, and wait this many seconds at most."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -90,7 +90,7 @@ class Pollers:
         self._note(status, "standby")
         changed = asyncio.Event()
         lead = self._elect(f"poller-{poller.name}", poller.lease, lambda _: changed.set())
-        async with asyncio.TaskGroup() as group:  # the lead is given up after the poller has ended
+        async with asyncio.TaskGroup() as group:  # give up the leadership only after the poller has ended
             group.create_task(lead.run())
             while True:
                 if lead.leads:
@@ -108,7 +108,8 @@ class Pollers:
         self._note(status, "standby")
 
     async def _changed(self, changed: asyncio.Event) -> None:
-        """Until the lead has changed, or for a second: whoever cannot reach the store loses it without notice."""
+        """Wait until the leadership has changed, or for a second: whoever cannot reach the store loses it without
+        notice."""
         timer = self._clock.later(_LOOK, changed.set)
         try:
             await changed.wait()
@@ -117,7 +118,7 @@ class Pollers:
         changed.clear()
 
     async def _keep_running(self, poller: Poller, status: Status) -> None:
-        """Until it returns, or this is cancelled."""
+        """Run it until it returns, or this is cancelled."""
         restarts = Restarts(self._clock.random)
         while True:
             began = self._clock.monotonic()
@@ -126,7 +127,7 @@ class Pollers:
                 await poller.fn()
             except (Exception, SystemExit, asyncio.CancelledError) as error:
                 task = asyncio.current_task()
-                if task is not None and task.cancelling():  # it was asked to end
+                if task is not None and task.cancelling():  # it was told to end
                     if not isinstance(error, asyncio.CancelledError):
                         log.exception("poller %s failed while stopping", poller.name)
                     raise asyncio.CancelledError from error

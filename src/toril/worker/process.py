@@ -33,8 +33,8 @@ __all__ = ["WorkerProcess", "chosen", "logged"]
 
 @contextmanager
 def logged() -> Iterator[None]:
-    """While workers run, a thread that dies by an error is logged, as asyncio does for tasks, and not just printed.
-    Whoever had asked to be told of such errors before is still told."""
+    """While workers run, log threads that die from an error, as asyncio does for tasks, instead of just printing the
+    error. A hook that was set before is still called."""
     before = threading.excepthook
 
     def write(args: threading.ExceptHookArgs) -> None:
@@ -52,13 +52,13 @@ def logged() -> Iterator[None]:
         threading.excepthook = before
 
 
-_LAST_EXCHANGE: Final = 0.5  # seconds for settling what was released
+_LAST_EXCHANGE: Final = 0.5  # seconds to settle released jobs
 _LAST_POLL: Final = 1.0  # seconds for a poller to end
-_SPARE: Final = 60.0  # seconds without work after which a spare process goes
+_SPARE: Final = 60.0  # seconds without work after which a spare process ends
 
 
 class WorkerProcess:
-    """One process's workers, and all that keeps them going."""
+    """The workers of one process, and everything that keeps them going."""
 
     def __init__(
         self,
@@ -88,12 +88,12 @@ class WorkerProcess:
         self._version = version
         self.name = name
         self._schedules = schedules
-        self._owner = owner  # of the schedules that its code declares
+        self._owner = owner  # the owner of the schedules that its code declares
         self._runs = None if schedules is None else ScheduleRuns(schedules, clock, self._round_failed)
         self._workers: list[Worker] = []
         declared = [] if under is not None and under.suspects is SuspectPolicy.ONLY else hooks.pollers
         self._pollers = Pollers(declared, clock, events, name, elect=elect, tell=self._tell_pollers)
-        self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = []  # rounds of others, for as long as workers run
+        self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = []  # other rounds, beside the workers
         self._under = under
         self._stall_interval = stall_interval
         self._watchdog = StopSignals(grace, self._stop, supervisor=None if under is None else under.requested)
@@ -103,7 +103,7 @@ class WorkerProcess:
         self._released = False
         self._quiet = False
         self._isolation = Isolation(clock) if under is None else Isolation(clock, under.suspects, self._call_spares)
-        self._retries_due: list[float] = []  # by the monotonic clock
+        self._retries_due: list[float] = []  # monotonic times
 
     @property
     def stopping(self) -> bool:
@@ -114,7 +114,7 @@ class WorkerProcess:
         await self._stopping.wait()
 
     def stop(self) -> None:
-        """Begin to shut down; a second time, do not wait for running jobs."""
+        """Begin to shut down; when called again, do not wait for running jobs."""
         self._stop(Urgency.HURRY if self._stopping.is_set() else Urgency.DRAIN)
 
     def _stop(self, urgency: Urgency) -> None:
@@ -128,8 +128,9 @@ class WorkerProcess:
             self._release()
 
     async def run(self, keeper: LeaseKeeper, state: Any, *, burst: bool = False) -> int:
-        """Work until stopped, in a burst until nothing is left to do. 0: drained; 1: jobs had to be released."""
-        # Another process may have had this name, whose calls are not to be taken for ours.
+        """Run until stopped; in a burst, until nothing is left to do. Returns 0 if drained, 1 if jobs had to be
+        released."""
+        # Another process may have had this name; its calls must not be mistaken for ours.
         caller = Caller(f"{self.name}/reports-{self._clock.unique()[:8]}", self._clock)
         services = WorkerServices(
             engine=self._engine,
@@ -146,7 +147,7 @@ class WorkerProcess:
             retried=self._retried if burst else None,
         )
         self._workers = [Worker(queue, services, self._concurrency.get(queue.name)) for queue in self._queues]
-        if self._stopping.is_set():  # a signal came before there was anything to stop
+        if self._stopping.is_set():  # a signal came before there was something to stop
             for worker in self._workers:
                 worker.stop()
         async with AsyncExitStack() as shutdown:
@@ -162,13 +163,14 @@ class WorkerProcess:
             return await self._work(keeper, burst=burst)
 
     def _claims(self) -> tuple[tuple[WorkerCommand, ...], bool]:
-        """The orders that the process goes by, and whether it claims nothing because a stalled job runs alone."""
+        """The commands that the process follows, and whether it claims nothing because a suspect runs alone."""
         order = WorkerCommand.STOP if self._stopping.is_set() else WorkerCommand.QUIET if self._quiet else None
         return (() if order is None else (order,)), self._isolation.engaged
 
     def recovered(self, queue: str, found: Recovered, asked_at: float) -> None:
-        """This process has taken jobs back: it need not wait for the news of that. An attempt of its own that is among
-        them learns at once that it has lost its lease; one that began since it was asked for has another."""
+        """This process has recovered jobs, so it need not wait for a notification. If one of its own attempts is among
+        them, that attempt learns at once that it has lost its lease; an attempt that began since then has another
+        lease."""
         taken = {*found.taken_back}
         for worker in self._workers if taken else ():
             if worker.queue.name == queue:
@@ -206,12 +208,12 @@ class WorkerProcess:
             return await self._until_stopped(maintenance, burst=burst)
 
     async def _stack_of(self, job: JobRef) -> str:
-        """Where a job is now; empty if it does not run here."""
+        """The stack of a job; empty if it is not running here."""
         found = [await worker.stack_of(job.id) for worker in self._workers if worker.queue.name == job.queue]
         return next(filter(None, found), "")
 
     def _declared(self) -> dict[str, Declaration]:
-        """What the code of this process says of its queues."""
+        """What this process's code declares about its queues."""
         return {each.queue.name: declaration_of(each.queue, each.concurrency) for each in self._workers}
 
     async def _until_stopped(self, maintenance: Maintenance, *, burst: bool) -> int:
@@ -248,7 +250,7 @@ class WorkerProcess:
             self._under.say(pollers=statuses)
 
     async def _all_ready(self) -> None:
-        """Until every worker has heard from the store, or the process is to stop."""
+        """Wait until every worker has had an answer from the store, or the process must stop."""
         waits = [asyncio.ensure_future(each.wait()) for each in (self._stopping, *(w.ready for w in self._workers))]
         try:
             while not (waits[0].done() or all(wait.done() for wait in waits[1:])):
@@ -258,7 +260,7 @@ class WorkerProcess:
                 wait.cancel()
 
     def _booted(self, step: str) -> None:
-        """A step of the boot is done; each comes after the one before."""
+        """A step of the boot is done; the steps are in order."""
         self._events.emit("booted", WorkerEvent(worker=self.name, detail=step))
 
     async def _drained_once_stopped(self, group: asyncio.TaskGroup, tasks: "Sequence[asyncio.Task[None]]") -> bool:
@@ -266,7 +268,7 @@ class WorkerProcess:
             await self._boot_pollers(group)
             await self._stopping.wait()
             return await self._drain(tasks)
-        except asyncio.CancelledError:  # whoever ran us wants no more of it: its jobs are for others now
+        except asyncio.CancelledError:  # the caller has cancelled us: leave its jobs to others
             self._stopping.set()
             for worker in self._workers:
                 worker.stop()
@@ -275,7 +277,7 @@ class WorkerProcess:
             raise
 
     async def _drain(self, tasks: "Sequence[asyncio.Task[None]]") -> bool:
-        """Wait, then release what runs. Nothing is claimed any more since `stop`."""
+        """Wait, then release running jobs. Nothing has been claimed since `stop`."""
         await self._pollers.stop(_LAST_POLL)
         for worker in self._workers:
             worker.stop()
@@ -299,8 +301,8 @@ class WorkerProcess:
             worker.release()
 
     async def _until_empty(self) -> None:
-        """Until a look into every queue, with nothing running anywhere, has brought nothing: what was last run in one
-        may have fed another."""
+        """Wait until a look into every queue, with nothing running anywhere, has found nothing: the last job of one
+        queue may have added to another."""
         started = -1
         while True:
             while started != (started := sum(worker.started for worker in self._workers)):
@@ -318,9 +320,8 @@ class WorkerProcess:
         self._retries_due.append(self._clock.monotonic() + delay / 1000)
 
     async def _until_due(self) -> bool:
-        """Until there is something to do again: a job to be tried once more, or one that a rate holds up. False: within
-        the grace there is not. Jobs that were put off, and the next runs of schedules, are left for later: they may
-        never come to an end."""
+        """Wait until there is something to do again: a retry, or a job that a rate holds up. False: not within the
+        grace period. Delayed jobs and next runs of schedules are left for later, because they may never end."""
         limited = [worker.limited_until for worker in self._workers]
         due = min((*self._retries_due, *(time for time in limited if time is not None)), default=None)
         rest = None if due is None else due - self._clock.monotonic()
@@ -328,16 +329,16 @@ class WorkerProcess:
             return False
         await self._clock.sleep(max(0.0, rest))
         now = self._clock.monotonic()
-        self._retries_due = [each for each in self._retries_due if each > now]  # the others are looked for next
+        self._retries_due = [each for each in self._retries_due if each > now]  # the others are due now
         return True
 
     def _wake_at(self) -> float | None:
-        """When there will be something to do that is known of now, by the monotonic clock."""
+        """When the next known job is due, by the monotonic clock."""
         times = [worker.wake_at for worker in self._workers]
         return min((time for time in times if time is not None), default=None)
 
     async def _until_unneeded(self) -> None:
-        """A spare process goes when it has had nothing to do for a while."""
+        """A spare process ends after a while without work."""
         started = -1
         while started != (started := sum(worker.started for worker in self._workers)):
             await self._clock.sleep(_SPARE)
@@ -346,7 +347,7 @@ class WorkerProcess:
         self._ordered(WorkerCommand.STOP)
 
     def look_again(self) -> None:
-        """Something may have arrived, in any queue."""
+        """Something may have arrived in any queue."""
         for worker in self._workers:
             worker.look_again()
 
@@ -365,7 +366,7 @@ class WorkerProcess:
                 await self._engine.configure(queue.name, bounds)
 
     async def _declare_again(self) -> None:
-        """The store has been emptied, or has not heard of this process for long: it is told as at the start."""
+        """The store was emptied, or has not heard from this process for long: declare everything again."""
         log.warning("the store no longer knows this worker; declaring its limits and schedules again")
         await self._set_bounds()
         if self._schedules is not None:
@@ -386,24 +387,24 @@ class WorkerProcess:
                 for worker in self._workers:
                     worker.quiet()
                 if self._under is not None:
-                    self._under.say(quiet=True)  # it has nothing to do, and will not take anything either
+                    self._under.say(quiet=True)  # it has nothing to do, and claims nothing more
             case WorkerCommand.DECLARE:
-                pass  # the rounds have seen to it
+                pass  # the rounds have done it
             case WorkerCommand.STOP:
                 if not self._stopping.is_set():
                     log.info("worker %s was told to drain and stop", self.name)
                     if self._under is not None:
-                        self._under.say(leaves=True)  # it is not to be started anew
+                        self._under.say(leaves=True)  # do not restart it
                     self._watchdog.request(Urgency.DRAIN)
 
     def stalled(self, queue: str, returned: Sequence[str], failed: Sequence[str], cancelled: Sequence[str]) -> None:
-        """The supervisor has taken jobs back from a process that died."""
+        """The supervisor has recovered jobs of a process that died."""
         tell_recovered(self._events, queue, Recovered(tuple(returned), tuple(failed), tuple(cancelled)), self.name)
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Stop on SIGTERM and SIGINT, where this is the main thread, and when the supervisor wants it or is gone;
-        afterwards all handlers are as they were."""
+        """Stop on SIGTERM and SIGINT, if this is the main thread, and when the supervisor requests it or has died;
+        afterwards restore all handlers."""
         with self._watchdog.watching():
             if self._under is not None:
                 self._under.start(orphaned=self._watchdog.orphaned, stalled=self.stalled, look=self.look_again)
@@ -411,13 +412,13 @@ class WorkerProcess:
 
 
 def chosen(queues: Sequence[Queue], concurrency: Mapping[str, int] | None) -> list[Queue]:
-    """The queues to work: those named, else all that have handlers."""
+    """The queues to serve: those named, else all that have handlers."""
     known = {queue.name: queue for queue in queues}
     if concurrency is not None:
         for name, slots in concurrency.items():
             if name not in known:
                 raise UnknownQueue(f"there is no queue {name!r} in this app; it has {', '.join(known) or 'none'}")
-            check_int(f"concurrency of {name!r}", slots, 0, 10_000)  # 0: as it was declared
+            check_int(f"concurrency of {name!r}", slots, 0, 10_000)  # 0: as declared
         return [known[name] for name in concurrency]
     return [queue for queue in queues if queue.handlers.names]
 

@@ -1,7 +1,5 @@
-"""The child process in which `process_pool` runs one plain function at a time.
-
-Both sides speak JSON over a pipe. What is called is named by the parent's registry, never by a payload.
-"""
+"""The child process in which `process_pool` runs one plain function at a time. Both sides send JSON over a pipe. The
+function to call is named by the parent's registry, never by a payload."""
 
 import importlib
 import importlib.util
@@ -52,17 +50,17 @@ from toril.worker.stacks import of_frame
 
 __all__ = ["MAIN_FILE", "REPORTS", "SIGNALS", "main"]
 
-_LONGEST = 60_000  # characters of a text: more would not be kept
+_LONGEST = 60_000  # characters of a text; more would not be kept
 _OURS = {each.__name__: each for each in (PermanentError, TransientError, Snooze, RateLimited, JobCancelled, LeaseLost)}
 
 MAIN_FILE = "TORIL_MAIN_FILE"
-SIGNALS = (signals.SIGTERM, signals.SIGINT)  # blocked until the process knows what to do about them
+SIGNALS = (signals.SIGTERM, signals.SIGINT)  # blocked until the process can handle them
 
 REPORTS: dict[str, Any] = {each.__name__: each for each in (Progress, LogLine, DataUpdate, Checkpoint)}
 
 
 def main(descriptor: str, module: str, qualname: str, name: str) -> None:
-    """Serve until the pipe ends. The first word is that the function is at hand, or why it is not."""
+    """Serve until the pipe closes. The first message says that the function is loaded, or why not."""
     child = _Connection(Connection(int(descriptor)))
     _leave_stopping_to_the_parent()
     try:
@@ -77,8 +75,9 @@ def main(descriptor: str, module: str, qualname: str, name: str) -> None:
 
 
 def _leave_stopping_to_the_parent() -> None:
-    """A service manager may signal every process there is. What a handler starts heeds the signals as usual: they are
-    not ignored, which programs would inherit, and forks have the default again."""
+    """Leave stopping to the parent. A service manager may signal every process. Programs that a handler starts react to
+    signals as usual: signals are not ignored here, which programs would inherit, and forks get the default handlers
+    again."""
     for number in SIGNALS:
         signals.signal(number, lambda *_: None)
     os.register_at_fork(before=_block_signals, after_in_parent=_unblock_signals, after_in_child=_heed_signals)
@@ -111,7 +110,8 @@ def _load(module: str, qualname: str, name: str) -> RegisteredHandler:
 
 
 def _main_module() -> Any:
-    """The script that the parent runs, as a module: what it guards by `__name__ == "__main__"` is not run here."""
+    """The script that the parent runs, imported as a module: what it guards by `__name__ == "__main__"` is not run
+    here."""
     spec = importlib.util.spec_from_file_location("__toril_main__", os.environ[MAIN_FILE])
     assert spec is not None and spec.loader is not None  # noqa: PT018, S101 - a path that ran as a script
     module = importlib.util.module_from_spec(spec)
@@ -121,7 +121,7 @@ def _main_module() -> Any:
 
 
 class _Connection:
-    """Reports to the parent and waits for its verdicts; hears from it when to stop."""
+    """Sends reports to the parent and waits for verdicts; learns from it when to stop."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
@@ -166,7 +166,7 @@ class _Connection:
             return {"result": "null", "structured": False}
         try:
             return {"result": entry.result.encode(returned), "structured": isinstance(returned, Result)}
-        except Exception as error:  # the work is done: a result that cannot be sent does not undo it
+        except Exception as error:  # the work is done, even if its result cannot be sent
             return {"unfit": error_text(error)[:_LONGEST]}
 
     async def report(self, report: Report) -> Verdict:
@@ -217,13 +217,13 @@ def _rested(job: Claimed, rested: Any) -> dict[str, Any]:
 
 
 def _stack() -> str:
-    """Where the function is, as the thread that listens sees it."""
+    """The stack of the function, as the listening thread sees it."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001 - meant for this
     return "" if frame is None else of_frame(frame)[-_LONGEST:]
 
 
 def _drive(coroutine: Any) -> Any:
-    """Runs a coroutine that never rests, as those of the context are here."""
+    """Run a coroutine that never waits, like those of the context here."""
     try:
         coroutine.send(None)
     except StopIteration as done:
@@ -232,8 +232,8 @@ def _drive(coroutine: Any) -> Any:
 
 
 def _error_as_json(error: BaseException) -> dict[str, Any]:
-    """An error in words and numbers that JSON can carry, whatever attributes one of another library has."""
-    ours = getattr(error, "job_id", None) is None  # else it tells of another job, whose result was awaited
+    """An error as JSON, whatever attributes another library's error has."""
+    ours = getattr(error, "job_id", None) is None  # otherwise it is about another job, whose result was awaited
     known = next((name for name, each in _OURS.items() if ours and isinstance(error, each)), "")
     trace = "".join(traceback.format_exception(error, limit=-50))[:_LONGEST]
     return {
@@ -248,7 +248,7 @@ def _reason(error: BaseException, known: str) -> str:
 
 
 def _seconds(error: BaseException) -> float | str | None:
-    """For how long; a text that is no duration as it stands, for the parent to refuse."""
+    """A duration; text that is not one is passed on as it is, for the parent to refuse."""
     given: Any = getattr(error, "retry_after", getattr(error, "seconds", None))
     seconds = seconds_of(given)
     return seconds if seconds is not None or not isinstance(given, str) else given[:_LONGEST]

@@ -35,11 +35,11 @@ from toril.worker.running import RunningAttempt
 
 __all__ = ["ProcessPool", "location"]
 
-_ANSWER: Final = 2.0  # seconds for a child to say where it is
+_ANSWER: Final = 2.0  # seconds for a child to send its stack
 
 
 def location(entry: RegisteredHandler) -> tuple[str, str]:
-    """Where a child finds the function: it must be at the top of a module that can be imported."""
+    """Where a child finds the function: it must be at the top level of an importable module."""
     fn = entry.handler.fn
     module, qualname = getattr(fn, "__module__", None), getattr(fn, "__qualname__", "<locals>")
     if module is None or "<locals>" in qualname or "<lambda>" in qualname:
@@ -48,7 +48,7 @@ def location(entry: RegisteredHandler) -> tuple[str, str]:
 
 
 def _main_module() -> str:
-    """The program's own module: by its name where it was run by `python -m`, so that it can import its neighbours."""
+    """The program's own module, by name if it was started with `python -m`, so that it can import its neighbours."""
     main = sys.modules["__main__"]
     if main.__spec__ is None and getattr(main, "__file__", None) is None:
         raise InvalidOption("a function from an interactive session cannot run in its own process: define it in a file")
@@ -56,7 +56,7 @@ def _main_module() -> str:
 
 
 def _environment() -> dict[str, str]:
-    """So that a child imports what its parent would."""
+    """The environment in which a child imports what its parent would."""
     main_file = getattr(sys.modules["__main__"], "__file__", None) or ""
     path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
     return os.environ | {"PYTHONPATH": path, MAIN_FILE: main_file}
@@ -70,7 +70,7 @@ class ProcessPool:
         self._all: set[_Child] = set()
 
     async def call(self, entry: RegisteredHandler, running: RunningAttempt, reporter: Reporter) -> Any:
-        """What the function returns, in a child that is killed if this is cancelled."""
+        """The function's result, from a child that is killed if this is cancelled."""
         idle = self._idle.setdefault(entry.name, [])
         child = idle.pop() if idle else self._start(entry)
         running.apart = child.stack
@@ -127,7 +127,7 @@ class _Child:
         self._process = process
         self._pipe = pipe
         self._ready = False
-        self._asked: list[asyncio.Future[str]] = []  # who wants to know where it is
+        self._asked: list[asyncio.Future[str]] = []  # requests for its stack
 
     @property
     def alive(self) -> bool:
@@ -139,7 +139,7 @@ class _Child:
         self._process.wait()
 
     async def run(self, job: Claimed, signal: Signal, reporter: Reporter) -> dict[str, Any]:
-        """Send the job, carry its reports, and wait for its end."""
+        """Send the job, pass on its reports, and wait for its end."""
         await self._until_ready()
         self._send({"run": {name: value for name, value in asdict(job).items() if name != "options"}})
         watch = asyncio.ensure_future(self._pass_on(signal))
@@ -160,7 +160,8 @@ class _Child:
             watch.cancel()
 
     async def stack(self) -> str:
-        """Where its function is; or that it does not say, as one in foreign code that does not let go may not."""
+        """The function's stack, or a note that the child does not answer, as it may in foreign code that holds the
+        interpreter lock."""
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._asked.append(answer)
         self._send({"stack": True})
@@ -177,7 +178,8 @@ class _Child:
                 each.set_result(text)
 
     async def _until_ready(self) -> None:
-        """A child that still loads reads nothing, and a large job sent to it would hold up the loop."""
+        """Wait until the child has loaded: until then it reads nothing, and sending a large job would block the
+        loop."""
         if self._ready:
             return
         raised = (await self._receive()).get("raised")
@@ -194,7 +196,7 @@ class _Child:
         try:
             self._pipe.send_bytes(json.dumps(message).encode())
         except OSError:
-            return  # it has died; receiving will tell
+            return  # it has died, which receiving will show
 
     async def _receive(self) -> dict[str, Any]:
         while not self._pipe.poll():
@@ -209,7 +211,7 @@ class _Child:
 
 
 async def readable(descriptor: int) -> None:
-    """Rest until there is something to read."""
+    """Wait until there is something to read."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
     loop.add_reader(descriptor, _set, ready)
@@ -245,7 +247,7 @@ def _result(entry: RegisteredHandler, answer: dict[str, Any]) -> Any:
     raised = answer["raised"]
     if raised["as"]:
         error = _RAISED[raised["as"]](raised["reason"], raised["seconds"])
-        error.add_note(raised["traceback"])  # where it was raised there
+        error.add_note(raised["traceback"])  # the child's traceback
         raise error
     raise ChildFailed(
         raised["reason"], kind=raised["kind"], trace=raised["traceback"], lineage=tuple(raised["lineage"])
@@ -258,7 +260,7 @@ def _rest(found: dict[str, Any]) -> Rest:
 
 
 async def _answer(question: str, job: Claimed, reporter: Reporter) -> str:
-    """What a child process wants to know of its job's own children."""
+    """The answer to a question of the child process about its job's children."""
     if question == "family":
         family = await reporter.family(job)
         names = ("open", "completed", "ignored", "failed")

@@ -35,8 +35,8 @@ _NOUNS: Final[dict[type[Progress | LogLine], str]] = {Progress: "progress", LogL
 
 @dataclass(frozen=True, slots=True)
 class ReportServices:
-    """What the reports of all attempts at one queue need. `job` makes what users see of a job; `progressed` hears of
-    progress that was written."""
+    """What the reports of all attempts of one queue need. `job` creates the `Job` that users see; `progressed` is
+    called when progress was written."""
 
     queue: str
     engine: Store
@@ -48,7 +48,8 @@ class ReportServices:
 
 
 class AttemptReports:
-    """One attempt's way to the store. Progress that comes too fast is held back, and the last of it written soon."""
+    """Sends one attempt's reports to the store. If progress comes too fast, it is held back, and the latest value is
+    written soon."""
 
     __slots__ = (
         "_claimed",
@@ -103,8 +104,8 @@ class AttemptReports:
         return self._services.job(claimed)
 
     async def report(self, report: Report) -> Verdict:
-        """Progress and log lines are told as well as can be: a store that is away fails no job for them. Data and
-        checkpoints are what a retry builds on, and are written or refused."""
+        """Write a report. Progress and log lines are best effort: a store that is away fails no job for them. Data and
+        checkpoints are what a retry builds on, so they are written or an error is raised."""
         match report:
             case Progress():
                 return await self._progress(report)

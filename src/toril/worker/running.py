@@ -23,9 +23,9 @@ class RunningAttempt:
     over_by: Callable[["RunningAttempt", BaseException], None]
     task: "asyncio.Task[None] | None" = None
     timers: list[Timer] = field(default_factory=list)
-    ending: list[Timer] = field(default_factory=list)  # of an attempt that was told to stop
+    ending: list[Timer] = field(default_factory=list)  # timers of an attempt that was told to stop
     outcome: Outcome | None = None
-    apart: Callable[[], Awaitable[str | None]] | None = None  # where it is, if that is not this loop
+    apart: Callable[[], Awaitable[str | None]] | None = None  # reads its stack, if it does not run on this loop
     begun: bool = False
     cancelled: bool = False
     over: bool = False
@@ -43,7 +43,7 @@ class RunningAttempt:
         return True
 
     def ends_with(self, outcome: Outcome) -> None:
-        """The handler has ended: nothing that happens before this is settled changes how."""
+        """The handler has ended: nothing that happens before the settlement changes the outcome."""
         self.outcome = outcome
         self._disarm()
 
@@ -52,11 +52,11 @@ class RunningAttempt:
             timer.cancel()
 
     def stack(self) -> str:
-        """Where the handler's coroutine is now."""
+        """The stack of the handler's coroutine."""
         return "" if self.task is None else of_task(self.task)
 
     async def current_stack(self) -> str:
-        """Where the handler is now, be it in a thread or a process of its own."""
+        """The handler's stack, even in a thread or a child process."""
         apart = None if self.apart is None else await self.apart()
         return apart or self.stack()
 
@@ -64,7 +64,7 @@ class RunningAttempt:
         if self.task is None:
             return
         self.cancelled = True
-        if not self.begun:  # nothing of the attempt will run that could tell
+        if not self.begun:  # nothing of the attempt will run that could do this
             self.task.add_done_callback(self._never_began)
         self.task.cancel()
 
@@ -74,5 +74,5 @@ class RunningAttempt:
 
 
 async def with_job(call: Any, ctx: Any) -> Any:
-    """For raw handlers, which want the Job itself; what stands around them sees a context like everywhere."""
+    """For raw handlers, which get the Job itself; middleware gets a context as everywhere."""
     return await call(ctx.job)

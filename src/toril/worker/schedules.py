@@ -1,4 +1,4 @@
-"""Schedules in a worker: whoever starts a run makes the next one, and a round completes what was left undone."""
+"""Schedules in a worker: whoever starts a run creates the next one, and a round makes up for what was missed."""
 
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -14,10 +14,10 @@ from toril.store.engine import ScheduleStore
 
 __all__ = ["ScheduleRuns"]
 
-_ROUND: Final = 2.0  # seconds between two looks for schedules without a next run
-_SELDOM: Final = 30  # rounds between two looks into a queue for which this program declares none
+_ROUND: Final = 2.0  # seconds between two searches for schedules without a next run
+_SELDOM: Final = 30  # rounds between two searches of a queue for which this program declares none
 _AT_ONCE: Final = 100
-_AGAIN: Final = 1_000  # ms after which a run that waits for the one before is offered again
+_AGAIN: Final = 1_000  # ms after which a run that waits for the previous one is offered again
 
 _WORDS: Final = {
     RunDecision.MISSED: "its time had passed",
@@ -26,7 +26,7 @@ _WORDS: Final = {
 
 
 class ScheduleRuns:
-    """Keeps schedules going. Every step is one that only one of many can make, so all workers do this."""
+    """Keeps schedules going. Each step succeeds for only one of many callers, so all workers do this."""
 
     def __init__(self, schedules: ScheduleStore, clock: Clock, failed: Callable[[str, TorilError], None]) -> None:
         self._schedules = schedules
@@ -34,13 +34,13 @@ class ScheduleRuns:
         self._failed = failed
 
     async def begin(self, job: Claimed) -> Outcome | None:
-        """Make the next run before this one starts. An outcome says that this one is not to run, or not now."""
+        """Create the next run before this one starts. Returns an outcome if this run must not start, or not now."""
         found = scheduled_run(job.lease.id)
         if found is None:
             return None
         try:
             return await self._begin(job, *found)
-        except TorilError as error:  # the job runs all the same, and the round makes the next one
+        except TorilError as error:  # the job runs anyway, and the round creates the next one
             self._failed(job.lease.queue, error)
             return None
 
@@ -48,7 +48,7 @@ class ScheduleRuns:
         look = await self._schedules.get(job.lease.queue, schedule)
         view = look.view
         if view is None or view.slot != slot:
-            return None  # an attempt after the first, or a run whose schedule has moved on or is gone
+            return None  # a later attempt, or a run whose schedule has advanced or is gone
         decision = decide_run(view, look.now)
         if decision is RunDecision.WAIT:
             return Snoozed(_AGAIN)
@@ -57,7 +57,7 @@ class ScheduleRuns:
         return None if runs else _skipped(_WORDS[decision])
 
     async def round(self, scheduled: Sequence[str], others: Sequence[str]) -> None:
-        """Until cancelled: make the next run where whoever should have made it did not."""
+        """Until cancelled, create next runs that are missing."""
         for number in count(1):
             for queue in scheduled if number % _SELDOM else (*scheduled, *others):
                 try:
@@ -72,7 +72,7 @@ class ScheduleRuns:
             try:
                 if look.view is not None and look.view.slot == view.slot:
                     await move_on(self._schedules, look.view, look.now)
-            except InvalidOption as error:  # times that another program has set: the others go on
+            except InvalidOption as error:  # invalid times that another program has stored; the others continue
                 self._failed(queue, error)
 
 

@@ -8,19 +8,19 @@ from typing import Any, Final
 
 __all__ = ["of_frame", "of_task"]
 
-_FRAMES: Final = 100  # of one task, the innermost
-_TASKS: Final = 10  # that a task waits for, and that are shown
-_DEEP: Final = 3  # tasks that wait for tasks
+_FRAMES: Final = 100  # of one task, innermost
+_TASKS: Final = 10  # tasks to show that a task waits for
+_DEEP: Final = 3  # levels of tasks that wait for tasks
 
 
 def of_frame(frame: FrameType, limit: int = _FRAMES) -> str:
-    """Where a thread is; the innermost frame comes last."""
+    """The stack of a thread, innermost frame last."""
     return "".join(traceback.format_list(traceback.extract_stack(frame, limit)))
 
 
 def of_task(task: "asyncio.Task[Any]", deep: int = _DEEP) -> str:
-    """Where a task is that rests: each coroutine that waits for the next, then the tasks that the last one waits for.
-    asyncio itself shows the outermost frame only."""
+    """The stack of a waiting task: each coroutine that waits for the next, then the tasks that the last one waits for.
+    asyncio itself shows only the outermost frame."""
     frames = list(_frames(task.get_coro()))
     rows = [(frame, frame.f_lineno) for frame in frames[-_FRAMES:]]
     text = "".join(traceback.StackSummary.extract(iter(rows)).format())
@@ -33,7 +33,7 @@ def of_task(task: "asyncio.Task[Any]", deep: int = _DEEP) -> str:
 
 
 def _frames(coroutine: Any) -> Iterator[FrameType]:
-    """Of a coroutine or generator, and of those that it waits for, one after the other."""
+    """The frames of a coroutine or generator, and of those that it waits for in turn."""
     for _ in range(10 * _FRAMES):
         frame = _first(coroutine, "cr_frame", "gi_frame", "ag_frame")
         if frame is None:

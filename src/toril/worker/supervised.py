@@ -1,9 +1,6 @@
-"""A worker process's side of the connection to its supervisor.
-
-The supervisor keeps the leases that stand in the shared table, and writes there when it last did. A worker whose
-supervisor does not keep them keeps them itself, until the supervisor does so again. If the supervisor dies, its end of
-the connection closes, and the worker begins to stop.
-"""
+"""A worker process's side of the connection to its supervisor. The supervisor renews the leases in the shared table,
+and notes there when it last did. A worker whose supervisor does not renew them does so itself, until the supervisor is
+back. If the supervisor dies, its end of the connection closes, and the worker begins to stop."""
 
 import asyncio
 import contextlib
@@ -26,17 +23,17 @@ from toril.worker.messages import Decoder, Message, MessageTooLong, encoded
 
 __all__ = ["SIGNALS", "SupervisorLink", "TableKeeper"]
 
-# What may be sent to a whole group; a worker process begins with these blocked.
+# Signals that may be sent to a whole group; a worker process starts with these blocked.
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1)
 
 _TICK: Final = 0.5  # seconds
 _CHUNK: Final = 1 << 16
-_UNSENT: Final = 1 << 20  # bytes that wait for a supervisor which does not read; more is dropped
-_BOOT: Final = 5.0  # seconds that a message of the boot waits for such a supervisor
+_UNSENT: Final = 1 << 20  # bytes to keep for a supervisor that does not read; more is dropped
+_BOOT: Final = 5.0  # seconds that a message of the boot may wait for such a supervisor
 
 
 class SupervisorLink:
-    """The worker's end of the connection to its supervisor, and of the memory that both share."""
+    """The worker's end of the connection to its supervisor, and the memory that both share."""
 
     def __init__(self, line: int, memory: int, suspects: SuspectPolicy = SuspectPolicy.HOLD_CLAIMS) -> None:
         self.suspects = suspects
@@ -47,7 +44,7 @@ class SupervisorLink:
         self._table = LeaseTable(memory)
 
     def keeper(self, engine: Engine, clock: Clock, *, owned: bool) -> "TableKeeper":
-        """What keeps leases in this process: it leaves that to the supervisor, as long as the supervisor does it."""
+        """The keeper of leases in this process, which leaves them to the supervisor as long as that renews them."""
         self._keeper = TableKeeper(engine, clock, self, self._table, owned=owned)
         return self._keeper
 
@@ -56,8 +53,8 @@ class SupervisorLink:
         return self._table.urgency
 
     def say(self, **message: Any) -> None:
-        """Tell the supervisor. This never waits: what a supervisor that is frozen does not read is sent later, and
-        dropped if it is too much. If it is gone, whoever listens will notice."""
+        """Send a message. This never waits: if a frozen supervisor does not read, messages are sent later, or dropped
+        if there are too many. If the supervisor has died, the listening thread will notice."""
         with self._sending:
             if len(self._unsent) <= _UNSENT:
                 self._unsent += encoded(message)
@@ -70,8 +67,8 @@ class SupervisorLink:
                 self._send()
 
     def tell(self, **message: Any) -> None:
-        """Tell the supervisor something that it must know before this process works, or ends. This waits for a while,
-        and nothing runs yet that it could hold up."""
+        """Send a message that the supervisor must get before this process works or ends. This may wait for a while;
+        nothing runs yet that it could hold up."""
         until = SYSTEM.monotonic() + _BOOT
         with self._sending:
             self._unsent += encoded(message)
@@ -79,13 +76,13 @@ class SupervisorLink:
                 select.select([], [self._socket], [], left)
 
     def _send(self) -> bool:
-        """Send what fits now; whether there is more."""
+        """Send what fits now; returns whether there is more."""
         try:
             while self._unsent:
                 del self._unsent[: self._socket.send(self._unsent[:_CHUNK], socket.MSG_DONTWAIT)]
         except BlockingIOError:
             return True
-        except OSError:  # the supervisor is gone
+        except OSError:  # the supervisor has died
             self._unsent.clear()
         return False
 
@@ -95,7 +92,7 @@ class SupervisorLink:
 
         def hear(message: Message) -> None:
             self._pass_on(message)
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody is interested
                 if "stalled" in message:
                     home.call_soon_threadsafe(stalled, *message["stalled"])
                 if "look" in message:
@@ -110,7 +107,7 @@ class SupervisorLink:
         threading.Thread(target=main, name="toril-supervisor", daemon=True).start()
 
     def _listen(self, hear: Callable[[Message], None]) -> None:
-        """Until the supervisor is gone."""
+        """Listen until the supervisor has died."""
         decoder = Decoder()
         while True:
             try:
@@ -124,7 +121,7 @@ class SupervisorLink:
             for message in messages:
                 try:
                     hear(message)
-                except Exception:  # one message that makes no sense must not keep the others from being heard
+                except Exception:  # a malformed message must not stop the others
                     log.exception("cannot handle a message from the supervisor")
 
     def _pass_on(self, message: Message) -> None:
@@ -135,13 +132,13 @@ class SupervisorLink:
 
 
 class TableKeeper(LeaseKeeper):
-    """Has the leases kept by the supervisor. What it does not keep, this process keeps itself."""
+    """Leaves leases to the supervisor, and keeps those itself that the supervisor does not renew."""
 
     def __init__(self, engine: Engine, clock: Clock, line: SupervisorLink, table: LeaseTable, *, owned: bool) -> None:
         super().__init__(engine, clock, owned=owned)
         self._line = line
         self._table = table
-        self._unlisted: set[Lease] = set()  # held, and not in the table
+        self._unlisted: set[Lease] = set()  # held, but not in the table
         self._alone = False  # whether the supervisor does not renew leases
         self._orphaned = False
         self._ended = threading.Event()
@@ -177,26 +174,27 @@ class TableKeeper(LeaseKeeper):
         self._ticking = self._clock.later(_TICK, lambda: self._tick(now + _TICK))
 
     def _main(self) -> None:
-        """Watch the supervisor. There is an event loop, and a connection to the store, only once they are needed."""
+        """Watch the supervisor. An event loop and a connection to the store are only created when needed."""
         while not self._ended.wait(self.rest):
             self._line.flush()
             if self._wanted():
-                self._asked = True  # nobody has asked the store about any of them for a while
+                self._asked = True  # ask the store about all of them
                 super()._main()
                 return
 
     async def _prepare(self) -> None:
-        """What is to be renewed is due already."""
+        """What has to be renewed is due already."""
 
     async def renew_due(self) -> None:
         self._line.flush()
         await self._renew_all(self._wanted())
 
     def _wanted(self) -> list[Lease]:
-        """What this process has to renew itself, now: what is not in the table, and what the supervisor has not renewed
-        for half a lease. From then on it renews all that is due, until it sees that the supervisor does."""
+        """The leases that this process must renew itself now: those not in the table, and those that the supervisor has
+        not renewed for half their length. From then on it renews everything that is due, until it sees that the
+        supervisor does."""
         now, wanted = self._clock.monotonic(), list[Lease]()
-        asked, self._asked = self._asked, False  # a supervisor that keeps leases was asked too
+        asked, self._asked = self._asked, False  # a supervisor that renews leases was asked too
         for lease, held in list(self._held.items()):
             self._note_renewal(lease, held)
             own = self._alone or lease in self._unlisted
@@ -212,7 +210,7 @@ class TableKeeper(LeaseKeeper):
         return wanted
 
     def _note_renewal(self, lease: Lease, held: Kept) -> None:
-        """Take over when the supervisor last renewed this, if that was after this process did."""
+        """Take over the time of the supervisor's last renewal, if it is later than this process's own."""
         renewed = self._table.renewed(lease)
         if renewed + held.ttl / 1000 > held.deadline:
             held.due, held.deadline = renewed + held.renew, renewed + held.ttl / 1000
@@ -221,11 +219,11 @@ class TableKeeper(LeaseKeeper):
                 log.info("the supervisor is renewing leases again")
 
     def orphaned(self) -> None:
-        """The supervisor is gone for good."""
+        """The supervisor has died."""
         self._alone = self._orphaned = True
 
     def found(self, found: Renewed) -> None:
-        """The supervisor's renewals have found this."""
+        """The results of the supervisor's renewals."""
         for lease in found.lost:
             self._tell(lease, Renewed(lost=(lease,)))
         for request in found.cancelled:
@@ -238,6 +236,6 @@ class TableKeeper(LeaseKeeper):
 
 
 def _patience(ttl: float, renew: float) -> float:
-    """Seconds without a renewal after which a worker renews a lease itself: half of the lease, or later where the
-    supervisor is not to renew it before that."""
+    """Seconds without a renewal after which a worker renews a lease itself: half of the lease, or later if the
+    supervisor is not due to renew it before that."""
     return ttl / 2 if renew <= ttl * 2 / 5 else (renew + ttl) / 2

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class ThreadCall:
-    """One call of a function, and the thread that has taken it up."""
+    """A call of a function, and the thread that runs it."""
 
     fn: Callable[[Any], Any]
     ctx: Any
@@ -30,7 +30,7 @@ class ThreadCall:
     thread: threading.Thread | None = None
 
     def stack(self) -> str | None:
-        """Where the function is now; None if it is not running."""
+        """The function's stack; None if it is not running."""
         thread = self.thread
         frame = None if thread is None else sys._current_frames().get(thread.ident or 0)  # noqa: SLF001
         return None if frame is None else of_frame(frame)
@@ -40,7 +40,7 @@ class ThreadCall:
 
 
 class Threads:
-    """Up to `size` threads, made as they are needed."""
+    """Up to `size` threads, created as they are needed."""
 
     def __init__(self, name: str, size: int) -> None:
         self._name = name
@@ -60,7 +60,7 @@ class Threads:
 
     async def result(self, order: ThreadCall) -> Any:
         """The function's result. A thread cannot be stopped: if this is cancelled, the thread is left to end by itself,
-        and another may be made in its place."""
+        and another may be created in its place."""
         try:
             return await order.future
         except asyncio.CancelledError:
@@ -85,7 +85,7 @@ class Threads:
             try:
                 future.get_loop().call_soon_threadsafe(_deliver, future, answer, error)
             except RuntimeError:
-                return  # the loop is closed: nobody waits any more
+                return  # the loop is closed, so nobody is waiting
 
 
 def _deliver(future: "asyncio.Future[Any]", answer: Any, error: BaseException | None) -> None:
@@ -93,14 +93,14 @@ def _deliver(future: "asyncio.Future[Any]", answer: Any, error: BaseException | 
         return
     if error is None:
         future.set_result(answer)
-    elif isinstance(error, StopIteration):  # a future cannot hold it
+    elif isinstance(error, StopIteration):  # a future cannot carry it
         future.set_exception(RuntimeError("the handler raised StopIteration"))
     else:
         future.set_exception(error)
 
 
 def blocking(loop: asyncio.AbstractEventLoop) -> RunBlocking:
-    """Runs coroutines on `loop` for a thread that waits for them."""
+    """Run coroutines on `loop` for a thread that waits for them."""
 
     def run(coroutine: Coroutine[Any, Any, T]) -> T:
         future: Future[T] = asyncio.run_coroutine_threadsafe(coroutine, loop)

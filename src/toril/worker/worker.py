@@ -50,8 +50,8 @@ __all__ = ["Worker", "WorkerServices"]
 
 CANCEL_GRACE: Final = 1.0  # seconds between the request to stop and asyncio's cancellation
 STUCK_GRACE: Final = 5.0  # seconds between that and giving up the slot
-_SHOWN: Final = 5  # jobs that are named in a line of the log
-_NAMED: Final = 100  # characters of an id in it
+_SHOWN: Final = 5  # jobs to name in a log line
+_NAMED: Final = 100  # characters of an id in that line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class WorkerServices:
     runs: ScheduleRuns | None = None
     state: Any = None
     middleware: Sequence[Middleware] = field(default_factory=tuple)
-    retried: Callable[[int], None] | None = None  # hears in how many ms a job is tried again
+    retried: Callable[[int], None] | None = None  # called with the ms until a retry
 
 
 class Worker:
@@ -106,7 +106,7 @@ class Worker:
             suspects=services.isolation.suspects,
         )
         self._loop = Loop(terms, services.engine, services.clock, self, self._events.unavailable)
-        self.look_again = self._loop.look_again  # claim as if something had arrived
+        self.look_again = self._loop.look_again  # makes it claim as if something had arrived
         services.isolation.join(self._loop.slot_freed)
         self._rules = AttemptRules(
             queue.handlers,
@@ -122,11 +122,11 @@ class Worker:
         self._attempts: set[asyncio.Task[None] | None] = set()
         self._home: asyncio.AbstractEventLoop | None = None
         self._leaving = False
-        self.started = 0  # jobs, since the beginning
+        self.started = 0  # jobs since the start
         self.ready = asyncio.Event()  # set once the store has answered a claim
 
     async def run(self) -> None:
-        """Work until stopped. Returns when every attempt has ended and is settled."""
+        """Run until stopped. Returns when every attempt has ended and is settled."""
         self._home = asyncio.get_running_loop()
         self.queue.handlers.prepare()
         self._services.events.emit("worker_started", WorkerEvent(worker=self._services.name, queue=self.queue.name))
@@ -135,7 +135,7 @@ class Worker:
         finally:
             self._leaving = True
             await self._gate.settle()
-            for attempt in filter(None, self._attempts):  # those that were told to stop, and did not
+            for attempt in filter(None, self._attempts):  # attempts that were told to stop, and did not
                 attempt.cancel()
             await self._lease_hooks.close()
             self._threads.close()
@@ -143,15 +143,15 @@ class Worker:
             self._services.events.emit("worker_stopped", WorkerEvent(worker=self._services.name, queue=self.queue.name))
 
     def quiet(self) -> None:
-        """Claim nothing more; what runs goes on."""
+        """Claim nothing more; running jobs continue."""
         self._loop.quiet()
 
     def stop(self) -> None:
-        """Claim nothing more, and end when what runs has ended."""
+        """Claim nothing more, and end when running jobs have ended."""
         self._loop.stop()
 
     def release(self) -> None:
-        """The grace is over: stop what runs, and return it to the front of its queue."""
+        """The grace period is over: stop running jobs, and return them to the front of their queue."""
         for running in list(self._running.values()):
             running.signal.fire(StopReason.SHUTDOWN, "the worker is shutting down")
             running.cancel()
@@ -162,7 +162,7 @@ class Worker:
         return len(self._running)
 
     async def stack_of(self, job_id: str) -> str | None:
-        """Where a job is now; None if it does not run here."""
+        """The stack of a job; None if it is not running here."""
         running = next((each for each in self._running.values() if each.lease.id == job_id), None)
         return None if running is None else await running.current_stack()
 
@@ -175,7 +175,7 @@ class Worker:
 
     @property
     def empty(self) -> bool:
-        """Whether there was nothing to do when last looked."""
+        """Whether there was nothing to do at the last check."""
         return self._loop.empty
 
     @property
@@ -186,7 +186,7 @@ class Worker:
     def limited_until(self) -> float | None:
         return self._loop.limited_until
 
-    # what the loop asks of the slots
+    # called by the loop
 
     def free(self) -> int:
         return 0 if self._services.isolation.excludes(self) else self.concurrency - len(self._running)
@@ -205,7 +205,7 @@ class Worker:
         return not self._running
 
     def start(self, job: Claimed, asked_at: float) -> None:
-        if self._loop.stopping:  # it was claimed before the stop, and the answer took its time
+        if self._loop.stopping:  # claimed before the stop, but the answer came later
             self._settle(job, Released(), 0)
             return
         if self._mixed is not None:
@@ -222,7 +222,7 @@ class Worker:
         self._attempts.add(task)
 
     def settled(self, settlement: Settlement, verdict: Verdict) -> None:
-        # Only now: while the outcome waits to be settled, its lease has to hold, or the job would run again.
+        # Only now: until the outcome is settled, its lease must be kept, or the job would run again.
         self._services.keeper.release(settlement.lease)
         self._events.settled(settlement, verdict)
         if self._services.retried is not None and verdict is Verdict.OK and isinstance(settlement.outcome, Retried):
@@ -242,7 +242,8 @@ class Worker:
     # attempts
 
     async def _attempt(self, running: RunningAttempt) -> None:
-        """In a task of its own. It sees to its end by itself: to be called back would be a turn of the loop a job."""
+        """Run an attempt in a task of its own. It handles its own end: a callback would cost a turn of the loop per
+        job."""
         running.begun, job = True, running.job
         try:
             current.set((job.lease.queue, job.lease.id, job.name, job.attempts_made + 1))
@@ -267,8 +268,8 @@ class Worker:
             self._attempts.discard(running.task)
 
     def _over(self, running: RunningAttempt, error: BaseException) -> None:
-        """The task ends by this. An error that comes so far is ours, and its job is not to be lost with it; nor is that
-        of a handler that has cancelled its own task."""
+        """The end of the task. An error that gets here is a bug, and its job must not be lost; nor that of a handler
+        that has cancelled its own task."""
         if isinstance(error, asyncio.CancelledError):
             if not self._leaving:
                 cancelled = asyncio.CancelledError("the handler's task was cancelled")
@@ -280,7 +281,7 @@ class Worker:
     async def _invoke(
         self, running: RunningAttempt, reports: AttemptReports, entry: RegisteredHandler, data: Any
     ) -> Any:
-        """Call the handler where it wants to run, inside the middleware."""
+        """Call the handler where it should run, inside the middleware."""
         services, made = self._services, entry.handler
         ctx: Any = JobContext(data, running.job, reports, running.signal, services.state)
         if not self._options.cancellation:
@@ -318,7 +319,7 @@ class Worker:
         return self._step_services
 
     async def _hold(self, ms: int) -> None:
-        """Have nothing of this queue start for a while, anywhere; where that cannot be said, at least not this job."""
+        """Start nothing of this queue for a while, anywhere; if the store cannot be told, at least not this job."""
         services, name = self._services, self.queue.name
         try:
             await services.caller.send(lambda call: services.engine.configure(name, [Hold(ms)], call=call))
@@ -326,7 +327,7 @@ class Worker:
             raise Snooze(ms / 1000) from None
 
     async def _apart(self, running: RunningAttempt, reports: AttemptReports, entry: RegisteredHandler, ctx: Any) -> Any:
-        """Off the loop: in a child process, or in a thread with a context whose methods block."""
+        """Run it off the loop: in a child process, or in a thread with a context whose methods block."""
         if entry.handler.runs_in == "process":
             return await self._children.call(entry, running, reports)
         run = blocking(asyncio.get_running_loop())
@@ -352,7 +353,7 @@ class Worker:
         data = entry.payload.decode(job.data) if entry else job.data
         return Job(self.queue, job.lease.id, job.name, data, fence=job.fence)
 
-    # what ends an attempt from outside
+    # ending attempts from outside
 
     def _arm(self, running: RunningAttempt) -> None:
         entry = self.queue.handlers.find(running.job.name)
@@ -364,8 +365,8 @@ class Worker:
             running.timers.append(self._services.clock.later(timeout / 1000, end))
 
     def _stop(self, running: RunningAttempt, why: StopReason, reason: str, grace: float) -> None:
-        """Tell the attempt; cancel it after `grace`; give up its slot if even that does not end it. The first reason it
-        is told stays; a later one that leaves no grace takes away what is left of it."""
+        """Tell the attempt to stop; cancel it after `grace`; give up its slot if even that does not end it. The first
+        reason stays; a later one without grace takes away the rest of the grace."""
         if running.over or running.outcome is not None:
             return
         if running.signal.kind is None:
@@ -378,7 +379,7 @@ class Worker:
         running.ending = [later(grace, running.cancel), later(grace + STUCK_GRACE, partial(self._give_up, running))]
 
     def _give_up(self, running: RunningAttempt) -> None:
-        """It does not stop. Its job is settled without it, and its slot serves another."""
+        """It does not stop. Settle its job without it, and use its slot for another."""
         if running.over:
             return
         self._events.stuck(running.job, running.stack())
@@ -390,7 +391,7 @@ class Worker:
             self._settle_unless_over(running, outcome)
 
     def taken_back(self, jobs: Set[str], asked_at: float) -> None:
-        """The leases of these jobs had run out when a recovery was asked for, at this time."""
+        """A recovery at this time found that the leases of these jobs had expired."""
         for running in list(self._running.values()):
             if running.lease.id in jobs and running.started < asked_at:
                 self._stop(running, StopReason.LEASE_LOST, "the lease ran out", 0.0)
