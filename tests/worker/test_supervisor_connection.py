@@ -452,7 +452,7 @@ BUGS = {
         UNDER, "messages = decoder.feed(data)", "messages = Decoder().feed(data)",
     ),
     "one message without sense ends the listening": (
-        UNDER, "except Exception:  # one message", "except KeyError:  # one message",
+        UNDER, "except Exception:  # a malformed message", "except KeyError:  # a malformed message",
     ),
     "the worker does not hear of wishes": (UNDER, 'message.get("cancelled", ())', "()"),
     "the keeper does not hear that it is alone": (UNDER, "self._keeper.orphaned()", "pass"),
@@ -460,8 +460,8 @@ BUGS = {
         UNDER, "            orphaned()\n\n", "            pass\n\n",
     ),
     "what nobody will read is kept": (
-        UNDER, "except OSError:  # the supervisor is gone\n            self._unsent.clear()",
-        "except OSError:  # the supervisor is gone\n            pass",
+        UNDER, "except OSError:  # the supervisor has died\n            self._unsent.clear()",
+        "except OSError:  # the supervisor has died\n            pass",
     ),
     "the boot does not wait": (UNDER, "while self._send() and (left", "if self._send() and (left"),
     "how urgent it is, is not looked at": (UNDER, "return self._table.urgency", "return 0"),
