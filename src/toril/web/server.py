@@ -32,18 +32,19 @@ from toril.web.site import Site
 __all__ = ["HttpServer", "StoreWatch", "access_by", "address_of", "serving"]
 
 _HEAD: Final = 5.0  # seconds for the head of a request, and for the next one on the same connection
-_SILENT: Final = 256  # connections without a request; more than can be accepted before the first of them is read
-_REQUESTS: Final = 128  # at once
-_OF_ONE_ADDRESS: Final = 96  # of those; a proxy is one address
+_SILENT: Final = 256  # connections without a request; more than are accepted before the first of them is read
+_REQUESTS: Final = 128  # requests at a time
+_OF_ONE_ADDRESS: Final = 96  # of those from one address; a proxy is one address
 _BACKLOG: Final = 128
-_TRY_AGAIN: Final = 2.0  # seconds until a store that was away is tried again
+_TRY_AGAIN: Final = 2.0  # seconds between attempts to open a store that is away
 _LONGEST_HEAD: Final = 128 * 1024
 
 
 class Hurried(H11Protocol):
-    """A connection that is closed when it sends no whole head in time, so that the slow cannot hold the places."""
+    """A connection that is closed if it does not send a complete head in time, so that slow clients cannot occupy all
+    connections."""
 
-    idle: IdleConnections  # all of its server
+    idle: IdleConnections  # of this server
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -57,7 +58,7 @@ class Hurried(H11Protocol):
             self._relax()
 
     def on_response_complete(self) -> None:
-        self._hurry()  # with the next head on this connection
+        self._hurry()  # for the next head on this connection
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -82,7 +83,7 @@ class Hurried(H11Protocol):
 
 
 class Bounded:
-    """The site, with a bound on the requests at once, of all and of one address. Probes are not counted."""
+    """The site with a limit on simultaneous requests, in total and per address. Probes are not counted."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -107,7 +108,7 @@ class Bounded:
 
 
 class HttpServer:
-    """A site on an address. Signals are left to whoever runs it."""
+    """A site on an address. The caller handles signals."""
 
     def __init__(self, site: Site, host: str, port: int) -> None:
         class HttpConnection(Hurried):
@@ -138,7 +139,7 @@ class HttpServer:
         self._opening: asyncio.Task[None] | None = None
 
     async def start(self) -> int:
-        """Open the app and listen; the port. `OSError` if the address cannot be had."""
+        """Open the app and listen; return the port. `OSError` if the address is not available."""
         config = self._server.config
         sock = _bound(config.host, config.port)
         await self._open()
@@ -160,8 +161,7 @@ class HttpServer:
             await self._close()
 
     async def _open(self) -> None:
-        """A store that is away keeps nobody from hearing so: what needs it says that it is not open, and it is tried
-        again."""
+        """If the store is away, serve anyway: requests that need it fail, and opening is tried again."""
         try:
             await self._site.app.open()
             self._opened = True
@@ -184,7 +184,7 @@ class HttpServer:
 
 
 class _Quiet(uvicorn.Server):
-    """Leaves signals alone, and tells when it is up."""
+    """Leaves signals alone, and sets an event once it is up."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -201,8 +201,8 @@ class _Quiet(uvicorn.Server):
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """A socket on the address. uvicorn's own way ends the process when it cannot be had."""
-    # Named as TCP's: only of such does asyncio send small parts at once, and not when the last one was confirmed.
+    """A socket on the address. uvicorn itself would end the process if the address is not available."""
+    # Explicitly TCP: only then does asyncio send small parts at once, without waiting for confirmations.
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -217,8 +217,8 @@ _UNREADY: Final = 503
 
 
 def access_by(host: str, token: str | None, read_token: str | None) -> Access:
-    """Tokens where some are given. Without them, on loopback, everyone on this machine may look and whoever opens the
-    printed link may act; elsewhere nobody may enter."""
+    """Tokens if there are any. Without them, on loopback, everyone on this machine has read-only access and the printed
+    link gives full access; elsewhere nobody gets in."""
     tokens = {given: role for given, role in ((read_token, Role.READ), (token, Role.ADMIN)) if given}
     if tokens:
         return Tokens(tokens)
@@ -231,7 +231,7 @@ def address_of(host: str, port: int) -> str:
 
 
 def serving(access: Access, hosts: Sequence[str], proxies: Sequence[str]) -> Callable[[Supervisor], Awaitable[None]]:
-    """What a supervisor is to run beside its children, until it is cancelled."""
+    """What a supervisor runs beside its children, until it is cancelled."""
 
     async def serve(supervisor: Supervisor) -> None:
         listen = supervisor.options.http
@@ -239,7 +239,7 @@ def serving(access: Access, hosts: Sequence[str], proxies: Sequence[str]) -> Cal
             return
         await supervisor.up.wait()
         if supervisor.hello is None or is_in_memory(supervisor.hello["url"]):
-            await probes_alone(supervisor)  # its jobs are in another process, and cannot be seen from here
+            await probes_alone(supervisor)  # its jobs are in another process, which only that one can see
             return
         monitor = HealthMonitor(supervisor, SYSTEM)
         terms = GuardOptions(access=access, hosts=(*hosts, listen.host), proxies=proxies)
@@ -271,7 +271,7 @@ def serving(access: Access, hosts: Sequence[str], proxies: Sequence[str]) -> Cal
 
 
 def _tell_link(link: str) -> None:
-    """A log level that hides the line does not hide the link: nobody could act without it."""
+    """Print the link even if the log level hides the line, because nobody could make changes without it."""
     text = f"open this link (it works once, within {CODE_MINUTES} minutes): {link}"
     if log.isEnabledFor(INFO):
         log.info("to sign in to the dashboard, %s", text)
@@ -281,13 +281,13 @@ def _tell_link(link: str) -> None:
 
 
 def _app(supervisor: Supervisor) -> App:
-    """The store that the workers use, without their code."""
+    """An app on the workers' store, without their code."""
     hello = supervisor.hello or {}
     return App(hello["url"], prefix=hello["prefix"], outbox=hello["outbox"], **hello["options"])
 
 
 def _refused(supervisor: Supervisor, reason: str) -> None:
-    """An address that was asked for and cannot be had fails the boot."""
+    """The failure of the boot if a requested address is not available."""
     listen = supervisor.options.http
     assert listen is not None  # noqa: S101 - who serves has an address
     text = f"cannot serve HTTP on {listen.host}:{listen.port}: {reason}"
@@ -316,12 +316,12 @@ def _health(monitor: HealthMonitor, origin: str | None) -> Response:
     return as_json(monitor.document(), _UNREADY if monitor.problems() else 200, headers)
 
 
-_BETWEEN: Final = 2.0  # seconds between two looks at the store
+_BETWEEN: Final = 2.0  # seconds between two checks of the store
 _PATIENCE: Final = 5.0
 
 
 class StoreWatch:
-    """`watch` looks at the store until it is cancelled; `probe` answers by what it last saw."""
+    """`watch` checks the store until it is cancelled; `probe` answers with the latest result."""
 
     def __init__(self, app: App, clock: Clock) -> None:
         self._app = app

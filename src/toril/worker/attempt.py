@@ -31,8 +31,8 @@ __all__ = [
 # Calls the handler with its payload, wherever it runs.
 Invoke = Callable[[RegisteredHandler, Any], Awaitable[Any]]
 
-_NOTHING = Completed()  # what most handlers return
-# Until a job whose name has no handler is offered again, to a worker that may have one: twice as long each time.
+_NOTHING = Completed()  # the result of most handlers
+# Delay until a job without a handler is offered again, perhaps to a worker that has one; doubled each time.
 _FIRST_RELEASE = 1_000
 _LONGEST_RELEASE = 60_000
 
@@ -42,7 +42,7 @@ class LeaseDropped(Exception):
 
 
 class ChildFailed(Exception):
-    """What a handler raised in a child process, or how that process died; told, not rebuilt."""
+    """What a handler raised in a child process, or how that process died, as text."""
 
     def __init__(self, reason: str, *, kind: str, trace: str = "", lineage: tuple[str, ...] = ()) -> None:
         super().__init__(reason)
@@ -53,14 +53,14 @@ class ChildFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class UnsendableResult:
-    """What a handler returned in a child process, and could not be sent here."""
+    """A handler in a child process returned something that cannot be sent here."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptRules:
-    """What decides beside the handler."""
+    """What decides the outcome besides the handler."""
 
     registry: Registry
     release_unknown: bool
@@ -70,14 +70,14 @@ class AttemptRules:
     job: Callable[[Claimed], Any] = lambda job: job
 
     def table_for(self, name: str) -> ErrorTable:
-        """Which errors of a job are worth another attempt: its handler's word, else the queue's."""
+        """Which errors of a job are retried: as its handler says, else as the queue says."""
         entry = self.registry.find(name)
         own = entry.handler.retry if entry else None
         return self.table if own is None else own.table
 
 
 async def outcome_of(job: Claimed, signal: Signal, rules: AttemptRules, invoke: Invoke) -> Outcome:
-    """How this attempt ended. `LeaseDropped` if it is no longer ours to end."""
+    """The outcome of this attempt. Raises `LeaseDropped` if its lease was lost."""
     if job.unreadable is not None:
         return Failed(Failure(job.unreadable, "Undecodable"))
     entry = rules.registry.find(job.name)
@@ -87,12 +87,12 @@ async def outcome_of(job: Claimed, signal: Signal, rules: AttemptRules, invoke: 
         if entry.handler.runs_if is not None and not entry.handler.runs_if():
             return _skipped(entry.handler.skip_reason.replace("{job}", job.name))
         result = entry.returned(await invoke(entry, entry.payload.decode(job.data)))
-    except BaseException as raised:  # SystemExit, KeyboardInterrupt and the like are a handler's own failures
+    except BaseException as raised:  # SystemExit and KeyboardInterrupt too are only failures of the handler
         error = unwrapped(raised)
         if isinstance(error, asyncio.CancelledError) and signal.kind is None and _torn_down():
             raise
         if signal.kind is not None and isinstance(error, asyncio.CancelledError | JobCancelled | LeaseLost):
-            return outcome_of_stop(signal, job, rules)  # it was told to stop and did, whatever it raised to do so
+            return outcome_of_stop(signal, job, rules)  # it was told to stop and did, whatever it raised
         return judged(error, job, rules)
     return _completed(entry, result, job.lease)
 
@@ -104,7 +104,7 @@ def _torn_down() -> bool:
 
 
 def outcome_of_stop(signal: Signal, job: Claimed, rules: AttemptRules) -> Outcome:
-    """What becomes of an attempt that was cut short."""
+    """The outcome of an attempt that was stopped."""
     match signal.kind:
         case StopReason.CANCELLED:
             return Cancelled(signal.reason or "No reason provided")
@@ -118,7 +118,7 @@ def outcome_of_stop(signal: Signal, job: Claimed, rules: AttemptRules) -> Outcom
 
 
 def _completed(entry: RegisteredHandler, result: Any, lease: Lease) -> Completed:
-    """The work is done. A result that cannot be kept does not undo that: it is dropped, and the record says so."""
+    """The work is done. A result that cannot be kept does not change that: it is dropped, and the record says so."""
     if result is None:
         return _NOTHING
     if isinstance(result, UnsendableResult):
@@ -126,7 +126,7 @@ def _completed(entry: RegisteredHandler, result: Any, lease: Lease) -> Completed
     try:
         summary = result.line() if isinstance(result, Result) else None
         return Completed(entry.result.encode(result), summary)
-    except Exception as error:  # ours, or that of a serializer
+    except Exception as error:  # from our encoder, or from a serializer
         return _not_kept(entry, error_text(error), lease)
 
 
@@ -147,18 +147,18 @@ def _skipped(reason: str) -> Completed:
 
 
 def judged(error: BaseException, job: Claimed, rules: AttemptRules, failure: Failure | None = None) -> Outcome:
-    """What becomes of a job whose attempt raised this. `failure` is what is told of it, if not all that can be."""
+    """The outcome of an attempt that raised this. `failure` is the text to store, if it differs from the error's."""
     failure = failure or failure_of(error)
     try:
         delay = _own_delay(error, job, rules)
         return judge(error, failure, job, chance=rules.chance(), table=rules.table_for(job.name), delay=delay)
-    except Exception as wrong:  # a Snooze or retry_after with an impossible time
+    except Exception as wrong:  # a Snooze or retry_after with an invalid time
         return judge(wrong, failure_of(wrong), job, chance=rules.chance())
 
 
 def _own_delay(error: BaseException, job: Claimed, rules: AttemptRules) -> int | None:
-    """What the app's own strategy says, if the job asks for one. One that fails is told of; the job then waits as the
-    wire says for those who do not know the strategy."""
+    """The delay of the app's own strategy, if the job uses one. If the strategy fails, that is logged, and the job
+    waits like jobs whose strategy is unknown."""
     name = job.options.backoff.strategy if job.options.backoff else None
     strategy = rules.strategies.get(name or "")
     if strategy is None:
@@ -171,14 +171,14 @@ def _own_delay(error: BaseException, job: Claimed, rules: AttemptRules) -> int |
 
 
 def failure_of(error: BaseException) -> Failure:
-    """An error as text, whatever its own methods do, and without the secrets that one can tell by their looks."""
+    """An error as text, whatever its own methods do, without recognizable secrets."""
     if isinstance(error, ChildFailed):
         return Failure(redacted(str(error)), error.kind, redacted(error.trace))
     if isinstance(error, StepFailed):
         return _failure_of_step(error)
     try:
         trace = "".join(traceback.format_exception(error, limit=-50))
-    except Exception:  # an error's own methods may raise, and its message still counts
+    except Exception:  # the error's own methods may raise; keep its message
         trace = ""
     return Failure(redacted(error_text(error)), type(error).__name__, redacted(trace))
 
