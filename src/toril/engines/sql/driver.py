@@ -47,6 +47,10 @@ class SqlDialect(Protocol):
     ) -> Iterable[Sequence[Any]]:
         """All rows of a SELECT at once."""
 
+    def run_all(self, connection: SqlConnection, sql: str, rows: Sequence[Sequence[Any]], before: Sequence[Any]) -> int:
+        """Execute a statement with one group of VALUES for many rows, and return how many rows changed. `before` are
+        the values that precede the rows."""
+
 
 class ConnectionHolder(Protocol):
     """Has a connection open, and holds `turn` while it uses it."""

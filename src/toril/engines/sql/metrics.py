@@ -136,7 +136,7 @@ def _counted(tx: Transaction, row: QueueRow, window: MetricsWindow) -> tuple[dic
     found: dict[int, Counted] = {
         number: json.loads(counted) for number, counted in tx.all(_SQL["slices"], (row.key, window.step, first))
     }
-    before = tx.value(_SQL["slice"], (row.key, 0, 0))
+    before = tx.value(_SQL["total"], (row.key,))
     total: Counted = {} if before is None else json.loads(before)
     latest: Counted = json.loads(row.figures) if row.figures else {MINUTE: 0}
     number = latest.pop(MINUTE) // window.step

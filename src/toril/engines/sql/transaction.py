@@ -3,14 +3,13 @@
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from toril.engines.sql.driver import SqlConnection, SqlDialect
 from toril.engines.sql.options import load_rate
 from toril.engines.sql.schema import STATE_OF, Place, job_key, priority_rank
-from toril.engines.sql.statements import Query, check_columns, for_rows, statement
+from toril.engines.sql.statements import Query, check_columns, statement
 from toril.model import GroupLimits, RunStatus, Settings, Verdict
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ _CREATE = statement("queues", "create")
 _SAVE = statement("queues", "save")
 _KEYS = statement("settle", "keys")
 _EXISTS = statement("settle", "exists")
-
-_ROWS = 128  # in one statement; some 1,700 values, of the 32,766 that databases allow
 
 
 @dataclass(slots=True)
@@ -193,17 +190,9 @@ class Transaction:
         return self._connection.execute(sql, parameters).rowcount
 
     def run_all(self, sql: str, rows: Sequence[Sequence[Any]], *before: Any) -> int:
-        """Execute for many rows, in as few statements as there are powers of two in their number, and return how many
-        rows changed. `before` are the values that precede the rows in the statement. Each statement releases the
-        interpreter lock once. `executemany` would do so for every row, and wait up to 5 ms to get it back while a
-        handler computes."""
-        start = changed = 0
-        while start < len(rows):
-            size = min(_ROWS, 1 << ((len(rows) - start).bit_length() - 1))
-            part = rows[start : start + size]
-            changed += self._connection.execute(for_rows(sql, size), [*before, *chain.from_iterable(part)]).rowcount
-            start += size
-        return changed
+        """Execute for many rows, and return how many rows changed. `before` are the values that precede the rows in the
+        statement."""
+        return self._dialect.run_all(self._connection, sql, rows, before) if rows else 0
 
     def row(self, query: Query[R], parameters: Sequence[Any] = ()) -> R | None:
         """The first row with named columns, or None."""

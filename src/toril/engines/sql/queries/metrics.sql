@@ -11,6 +11,9 @@ SELECT counted FROM slices WHERE queue = ? AND step = ? AND slice = ?
 -- name: slices
 SELECT slice, counted FROM slices WHERE queue = ? AND step = ? AND slice > ?
 
+-- name: total
+SELECT counted FROM slices WHERE queue = ? AND step = 0 AND slice = 0
+
 -- name: put_slice
 INSERT INTO slices (queue, step, slice, counted) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET counted = excluded.counted
