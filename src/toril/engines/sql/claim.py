@@ -166,14 +166,15 @@ def _take_from(step: QueueChanges, claim: Claim, place: int, size: int, recorded
     """The first `size` jobs of a place. Expired ones in between are ended instead, a bounded number."""
     row, tx = step.row, step.tx
     taken: list[Claimed] = []
-    ended = 0
+    ended, last = 0, -(2**63)
     while len(taken) < size and ended < _EXPIRED_A_CLAIM and not recorded.full:
-        found = tx.gather(_FIRST, (row.key, place, size - len(taken)))
+        found = tx.gather(_FIRST, (row.key, place, last, size - len(taken)))
         if not found:
             break
         if row.stepping:
             found = found[: recorded.read([each.job.key for each in found])]
-        tx.run(_SQL["leave_up_to"], (row.key, place, found[-1].rank))
+        last = found[-1].rank
+        tx.run(_SQL["leave_up_to"], (row.key, place, last))
         row.count(place, -len(found))
         live = [job for job in found if job.expires_at is None or job.expires_at > tx.now]
         if len(live) < len(found):

@@ -11,7 +11,7 @@ SELECT rank FROM line WHERE queue = ? AND place = ? ORDER BY rank LIMIT 1
 SELECT j.key, j.id AS chosen, j.name, j.priority, j.attempts AS max_attempts, j.attempts_made, j.stalls, j.starts, j.fence,
     j.added_at, j.started_at, j.worker, j.logs, j.options AS options_text, l.rank, j.expires_at, j.delay, j.metadata,
     j.checkpoint, j.data, j.grp AS group_name
-FROM line l JOIN jobs j ON j.key = l.key WHERE l.queue = ? AND l.place = ? ORDER BY l.rank LIMIT ?
+FROM line l JOIN jobs j ON j.key = l.key WHERE l.queue = ? AND l.place = ? AND l.rank > ? ORDER BY l.rank LIMIT ?
 
 -- name: leave_up_to
 DELETE FROM line WHERE queue = ? AND place = ? AND rank <= ?
