@@ -22,6 +22,7 @@ _THOROUGH: Final = (
     "tests/cli/test_demo.py::test_ctrl_c",
     "tests/cli/test_demo.py::test_on_a_terminal",
     "tests/cli/test_demo.py::test_the_demo",
+    "tests/cli/test_log_of_runs.py",
     "tests/cli/test_run.py::test_a_changed_source",
     "tests/cli/test_run.py::test_a_higher_log_level",
     "tests/cli/test_run.py::test_a_store_that_cannot_be_used",
@@ -78,6 +79,8 @@ _THOROUGH: Final = (
 _QUICK: Final = (
     "tests/cli/test_bad_input.py::test_a_path_that_leads_to_no_app_is_explained[broken:app]",
     "tests/cli/test_bad_input.py::test_a_path_that_leads_to_no_app_is_explained[jbos:app]",
+    "tests/cli/test_log_of_runs.py::test_processes_that_share_a_terminal_write_whole_lines[_pipe]",
+    "tests/cli/test_log_of_runs.py::test_sigterm_loses_no_line[url]",
     "tests/dashboard/test_acts.py::test_a_dead_letter_is_replayed_by_a_click",
     "tests/docs/test_snippets.py::test_a_first_job",
     "tests/docs/test_snippets.py::test_a_snippet_runs[README.md",

@@ -4,6 +4,7 @@ import asyncio
 import io
 import logging
 import os
+import select
 import subprocess
 import sys
 import textwrap
@@ -19,14 +20,18 @@ from toril.runtime.logs import output, watch
 
 
 class Stream(io.StringIO):
-    """Counts how often it is written to."""
+    """Counts how often it is written to, and keeps each piece."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.writes = 0
+        self.pieces: list[str] = []
+
+    @property
+    def writes(self) -> int:
+        return len(self.pieces)
 
     def write(self, text: str) -> int:
-        self.writes += 1
+        self.pieces.append(text)
         return super().write(text)
 
     @property
@@ -76,18 +81,33 @@ class Collecting(logging.Handler):
 async def test_the_jobs_of_one_turn_are_written_at_once(open_log: Callable[[], Stream]) -> None:
     stream = open_log()
     told = events()
-    for number in range(50):
+    for number in range(30):
         told.emit("completed", completed(number))
     assert stream.writes == 0
     await asyncio.sleep(0)
 
-    assert stream.ids == [str(number) for number in range(50)]
+    assert stream.ids == [str(number) for number in range(30)]
     assert stream.writes == 1
     assert (
         stream.getvalue()
         .splitlines()[7]
         .endswith(" INFO    job completed queue=shop job_id=7 job_name=send attempt=1 worker=w duration=2ms")
     )
+
+
+async def test_no_piece_is_longer_than_a_pipe_takes_at_once(open_log: Callable[[], Stream]) -> None:
+    stream = open_log()
+    told = events()
+    long = JobEvent(queue="shop", job_id="7", job_name="ü" * 500, subject="ü" * 5000)
+    for event in (*map(completed, range(100)), long, *map(completed, range(100))):
+        told.emit("completed", event)
+    await asyncio.sleep(0)
+
+    sizes = [len(piece.encode()) for piece in stream.pieces]
+    assert all(piece.endswith("\n") for piece in stream.pieces)
+    assert len([size for size in sizes if size > select.PIPE_BUF]) == 1
+    assert len(stream.ids) == 201
+    assert stream.writes == 7  # three before the long one, which goes by itself, and three after it
 
 
 async def test_a_line_reads_as_its_record_would(open_log: Callable[[], Stream]) -> None:

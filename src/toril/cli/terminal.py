@@ -4,9 +4,10 @@ import asyncio
 import functools
 import logging
 import os
+import select
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -46,6 +47,7 @@ def write_logs(level: str) -> None:
     output.writer = handler
 
 
+_PIECE: Final = getattr(select, "PIPE_BUF", 512)  # bytes that a pipe takes at once, with nothing between them
 _LOG: Final = logging.getLogger("toril")
 _CALL_HANDLERS: Final = logging.Logger.callHandlers  # libraries that want to see every record replace this
 
@@ -106,12 +108,25 @@ class TerminalHandler(logging.StreamHandler[TextIO]):
     def _write_lines(self) -> None:
         count = len(self._lines)
         if count:
-            text = "".join(self._lines[:count])
+            lines = self._lines[:count]
             del self._lines[:count]
-            try:
-                self.stream.write(text)
-            except Exception:  # as for a record: an unwritable log must not end the process
-                self.handleError(logging.makeLogRecord({"msg": "%s", "args": (text,)}))
+            for text in _pieces(lines):
+                try:
+                    self.stream.write(text)
+                except Exception:  # as for a record: an unwritable log must not end the process
+                    self.handleError(logging.makeLogRecord({"msg": "%s", "args": (text,)}))
+
+
+def _pieces(lines: Sequence[str]) -> Iterator[str]:
+    """Whole lines, no more than a pipe takes at once: lines of other processes could come in the middle of more."""
+    start, size = 0, 0
+    for end, line in enumerate(lines):
+        length = len(line) if line.isascii() else len(line.encode(errors="replace"))
+        if size + length > _PIECE and end > start:
+            yield "".join(lines[start:end])
+            start, size = end, 0
+        size += length
+    yield "".join(lines[start:])
 
 
 class ReadableLines(logging.Formatter):

@@ -200,12 +200,8 @@ def _line(level: int, message: str | Callable[[Any], str | None], levels: Mappin
 
 def _job_line(words: str, event: JobEvent) -> str:
     """Written out by hand, because it runs for every job."""
-    line = (
-        f"{words} queue={_word(event.queue)} job_id={_given(event.job_id)}"
-        f"{f' job_name={_name(event.job_name)}' if event.job_name else ''} attempt={event.attempt}"
-    )
-    if event.worker:
-        line += f" worker={_word(event.worker)}"
+    before, after, worker = _around_the_id(event.queue, event.job_name, event.worker)
+    line = f"{words}{before}{_given(event.job_id)}{after}{event.attempt}{worker}"
     if event.duration is not None:
         line += f" duration={round(event.duration * 1000)}ms"
     if event.error:
@@ -241,4 +237,11 @@ def _given(text: str) -> str:
     return _word(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
 
 
-_name: Final = lru_cache(1000)(_given)  # there are few, and they recur
+@lru_cache(1000)
+def _around_the_id(queue: str, name: str, worker: str | None) -> tuple[str, str, str]:
+    """What stands around the id of a job and its attempt. There are few of these, and they recur."""
+    return (
+        f" queue={_word(queue)} job_id=",
+        f"{f' job_name={_given(name)}' if name else ''} attempt=",
+        f" worker={_word(worker)}" if worker else "",
+    )
