@@ -81,7 +81,7 @@ from toril.records import (
     declaration_record,
 )
 from toril.runtime.hooks import function
-from toril.runtime.services import Services, SyncServices, add_jobs
+from toril.runtime.services import Services, SyncServices
 from toril.schedule import Declared, QueueSchedules, Timing, declare
 from toril.store.engine import Store
 from toril.task import Task
@@ -695,8 +695,13 @@ class Queue:
     # how jobs are added
 
     async def _store(self, jobs: Sequence[NewJob]) -> list[Added]:
-        await self._bound.tell(self.services)
-        return await add_jobs(self.services, self._name, jobs)
+        """Add jobs to the store, within a trace if there is one."""
+        services = self.services
+        await self._bound.tell(services)
+        if services.tracing is None:
+            return await services.call(lambda call: services.store.add(self._name, jobs, call=call))
+        with services.tracing.sending(self._name, jobs) as traced:
+            return await services.call(lambda call: services.store.add(self._name, traced, call=call))
 
     async def _add_chunk(self, chunk: AddChunk) -> list[Job[Any]]:
         return await self._kept(handles(self, chunk, await self._store(chunk.jobs)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from toril.errors import Closed, UsageError
 from toril.events import Events
-from toril.model import Added, Call, NewJob
+from toril.model import Call, NewJob
 from toril.runtime.calls import Caller
 from toril.runtime.clock import Clock
 from toril.runtime.hooks import worker_name
@@ -20,7 +20,7 @@ from toril.store.engine import Store
 if TYPE_CHECKING:
     from toril.queue import Queue
 
-__all__ = ["AppServices", "Services", "SyncServices", "Tracing", "add_jobs"]
+__all__ = ["AppServices", "Services", "SyncServices", "Tracing"]
 
 T = TypeVar("T")
 
@@ -59,14 +59,6 @@ class Services(Protocol):
 
     def portal(self) -> Portal:
         """Runs coroutines for blocking code."""
-
-
-async def add_jobs(services: Services, queue: str, jobs: Sequence[NewJob]) -> list[Added]:
-    """Store jobs, within a trace if there is one."""
-    if services.tracing is None:
-        return await services.call(lambda call: services.store.add(queue, jobs, call=call))
-    with services.tracing.sending(queue, jobs) as traced:
-        return await services.call(lambda call: services.store.add(queue, traced, call=call))
 
 
 class AppServices:

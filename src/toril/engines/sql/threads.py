@@ -202,20 +202,17 @@ class WriterThread:
         wanted = [ordered for ordered in orders if not ordered.future.cancelled()]
         steps = [ordered.step for ordered in wanted if ordered.step is not None]
         if steps:
-            self._perform(steps)
+            try:
+                self._writer.perform(steps)
+            except Exception as error:  # a bug; the thread must live on, or every later caller would hang
+                for step in steps:
+                    step.error = error
             self._active, self._rested = self._clock.monotonic(), False
         delivered: dict[asyncio.AbstractEventLoop, list[tuple[_Request, Any, BaseException | None]]] = {}
         for ordered in wanted:
             delivered.setdefault(ordered.loop, []).append((ordered, *self._outcome(ordered)))
         for loop, answers in delivered.items():
             hand_over(loop, _deliver, answers)
-
-    def _perform(self, steps: list[PendingStep[Any]]) -> None:
-        try:
-            self._writer.perform(steps)
-        except Exception as error:  # a bug; the thread must live on, or every later caller would hang
-            for step in steps:
-                step.error = error
 
     def _outcome(self, ordered: _Request) -> tuple[Any, BaseException | None]:
         if ordered.step is not None:
