@@ -167,8 +167,9 @@ async def test_python_makes_few_calls_a_job() -> None:
     assert calls <= 21
 
 
-async def calls_of(slots: int, jobs: int) -> float:
-    """How many functions a worker calls a job, from its claim to its end, once it is under way."""
+async def calls_of(slots: int, jobs: int) -> tuple[float, float]:
+    """How many functions a worker calls per job, from its claim to its end, once it is under way; and how many turns of
+    the event loop it takes."""
     server = running()
     server.tell("FLUSHALL")
     profile, done, first = cProfile.Profile(), 0, 2 * slots
@@ -187,12 +188,19 @@ async def calls_of(slots: int, jobs: int) -> float:
     async with app:
         await queue.add_many([("n", 1)] * (jobs + first + slots))
         await app.run()
-    return float(pstats.Stats(profile).total_calls / jobs)  # type: ignore[attr-defined]
+    stats = pstats.Stats(profile)
+    turns = sum(found[1] for (_, _, name), found in stats.stats.items() if name == "_run_once")  # type: ignore[attr-defined]
+    return stats.total_calls / jobs, turns / jobs  # type: ignore[attr-defined]
 
 
-async def test_a_worker_makes_few_calls_a_job() -> None:
-    assert await calls_of(1, 300) <= 345
-    assert await calls_of(100, 2000) <= 122
+async def test_a_worker_makes_few_calls_and_turns_a_job() -> None:
+    calls, turns = await calls_of(1, 300)
+    assert calls <= 285
+    assert turns <= 2.1
+
+    calls, turns = await calls_of(100, 2000)
+    assert calls <= 115
+    assert turns <= 0.1
 
 
 @pytest.mark.covers("R183")

@@ -1,7 +1,7 @@
 """`ClaimState`: decides when to claim again, from the answers so far."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from toril.model import Claim, Exchange, Gate
@@ -56,7 +56,9 @@ class ClaimState:
     def arrived(self) -> None:
         """Something may have arrived."""
         self.arrivals += 1
-        self.last = replace(self.last, exhausted=False)
+        last = self.last
+        if last.exhausted:  # not by `replace`: a job that arrives waits for this
+            self.last = LastClaim(filled=last.filled, alone=last.alone, blocked_by=last.blocked_by)
 
     def due(self) -> None:
         """What could not be claimed before may be claimed now."""

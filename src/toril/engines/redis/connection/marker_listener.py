@@ -221,4 +221,8 @@ class MarkerListener:
 
 
 def _is_marker(answer: Any) -> bool:
-    return isinstance(answer, list) and len(answer) == 3 and all(isinstance(part, str) for part in answer)
+    match answer:
+        case [str(), str(), str()]:
+            return True
+        case _:
+            return False
