@@ -3,22 +3,30 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tests.conformance.claims import add, claim_one, new_job
-from toril.codec.steps import load_step
+from tests.conformance.claims import add, claim_one, job, new_job, settle
+from toril.codec.steps import dump_calls, dump_waits, load_step
 from toril.engines.sql.transaction import Transaction, keys_of
 from toril.engines.sqlite import SqliteEngine
 from toril.model import (
     Call,
     Claimed,
     Failure,
+    FlowNode,
+    JobRef,
+    JobRow,
     Kept,
     Lease,
+    OnFailure,
     RecordedSteps,
+    Rest,
+    Rested,
+    SignalWait,
     StepAnswer,
     StepKind,
     StepReport,
     StepRow,
     StepVerdict,
+    Verdict,
 )
 from toril.store.capabilities import StepStore
 from toril.store.engine import Store
@@ -26,13 +34,19 @@ from toril.store.engine import Store
 __all__ = [
     "WHY",
     "all_rows",
+    "at_rest",
+    "called",
+    "child",
     "plant_row",
     "recorded",
     "report",
+    "resting",
     "row",
     "rows_of",
     "running",
+    "sleep",
     "steps_of",
+    "wait",
     "write",
 ]
 
@@ -109,3 +123,44 @@ async def plant_row(engine: Store, job_id: str, key: str, text: str, *, queue: s
             await engine._write(plant, None)
         case _:
             raise AssertionError(f"nobody has said how to plant a row in {engine!r}")
+
+
+def sleep(key: str = "s", delay: int = 1_000, **given: Any) -> Rest:
+    """A sleep."""
+    return Rest(key=key, kind=StepKind.SLEEP, delay=None if given.get("recorded") else delay, **given)
+
+
+def wait(*names: str, key: str = "w", delay: int | None = None, by: str | None = None, recorded: bool = False) -> Rest:
+    """A wait for signals of these names, sent to the job itself or by a key."""
+    signals = tuple(SignalWait(name, by) for name in names)
+    return Rest(
+        key=key, kind=StepKind.WAIT, text=dump_waits(signals), delay=delay, signals=signals, recorded=recorded
+    )  # fmt: skip
+
+
+def called(*jobs: JobRef, key: str = "c") -> Rest:
+    """A wait for jobs that this one has called."""
+    return Rest(key=key, kind=StepKind.CALLED, text=dump_calls(jobs))
+
+
+def child(name: str, parent: str, *, queue: str = "q", on_failure: OnFailure = OnFailure.IGNORE) -> FlowNode:
+    """A child in the queue `c`."""
+    return FlowNode(queue="c", job=new_job(name, id=name), parent=JobRef(queue, parent), on_failure=on_failure)
+
+
+async def resting(engine: Store, lease: Lease, *rests: Rest, children: Sequence[FlowNode] = ()) -> JobRow:
+    """Have a running job rest, and read it."""
+    assert await settle(engine, lease, Rested(tuple(children), 1 if children else 0, rests)) is Verdict.OK
+    return await job(engine, lease.id, queue=lease.queue)
+
+
+async def at_rest(engine: Store, queue: str = "q", **given: Any) -> list[str]:
+    """The ids of the jobs that rest."""
+    found: list[str] = []
+    cursor = None
+    while True:
+        page = await steps_of(engine).resting(queue, cursor=cursor, **given)
+        found += [each.id for each in page]
+        cursor = page.cursor
+        if cursor is None:
+            return found

@@ -30,6 +30,9 @@ class Verb(StrEnum):
     RELEASE = "release"
     PARK = "park"
     FREE = "free"
+    REST = "rest"
+    WAKE = "wake"
+    REWIND = "rewind"
     CANCEL = "cancel"
     EXPIRE = "expire"
     STALL = "stall"
@@ -62,6 +65,10 @@ TRANSITIONS: Final[dict[tuple[State | None, Verb], frozenset[State | None]]] = {
     (State.WAITING_CHILDREN, Verb.REMOVE): _GONE,
     (State.ACTIVE, Verb.CANCEL): frozenset({State.ACTIVE, State.FAILED, None}),
     (State.ACTIVE, Verb.STALL): frozenset({State.WAITING, State.FAILED, None}),
+    (State.ACTIVE, Verb.REST): _READY | {State.DELAYED, State.WAITING_CHILDREN},
+    (State.DELAYED, Verb.WAKE): frozenset(_READY),
+    (State.WAITING_CHILDREN, Verb.WAKE): frozenset(_READY),
+    **{(state, Verb.REWIND): _READY | {State.WAITING_CHILDREN} for state in State if state is not State.ACTIVE},
     (State.DELAYED, Verb.PROMOTE): frozenset(_READY),
     (State.DELAYED, Verb.CHANGE_DELAY): frozenset({State.DELAYED}),
     **{(state, Verb.CLAIM): frozenset({State.ACTIVE}) for state in _READY},

@@ -173,7 +173,7 @@ def _groups_of(jobs: Sequence[NewJob], answers: Sequence[Added]) -> Counter[str]
 
 def refuse_overflow(row: QueueRow, added: int) -> None:
     """Raise if these jobs exceed the limit of a queue; then none of them is stored."""
-    held = row.waiting + row.suspects + row.prioritized + row.delayed + row.parked
+    held = row.waiting + row.suspects + row.prioritized + row.delayed - row.resting + row.parked
     if row.max_waiting is not None and added and held > row.max_waiting:
         raise full(row.name, most=row.max_waiting, held=held - added, refused=added)
 

@@ -53,9 +53,8 @@ class ChildEnded(NamedTuple):
 _ORDER = (
     "forget_dead_letter_logs", "forget_dead_letter_children", "forget_dead_letter", "dead_letter", "move_logs",
     "move_children", "move_recorded", "move_steps", "move_signals", "error", "leave", "leave_active", "delete_job",
-    "delete_id", "delete_logs", "orphan", "disown", "stop_awaiting", "drop_unread", "wake", "wake_parent",
-    "enter", "place", "stand", "keep",
-    "age", "forget_age", "run", "result",
+    "delete_id", "delete_logs", "orphan", "disown", "stop_awaiting", "drop_unread", "wake", "wake_parent", "rest",
+    "never_expires", "enter", "place", "stand", "keep", "age", "forget_age", "run", "result",
 )  # fmt: skip
 _SQL: Final = statements("changes")
 # What goes with a job that is deleted, by the bit of `stepping` that says whether a queue's jobs have any.

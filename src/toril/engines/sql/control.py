@@ -9,6 +9,7 @@ from toril.engines.sql.calls import answered, recall_changed, recall_swept, reme
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.groups import admit_more, make_ready
 from toril.engines.sql.options import dump_rate
+from toril.engines.sql.rests import let_times_pass
 from toril.engines.sql.schema import (
     STATE_OF,
     JobFacts,
@@ -75,6 +76,7 @@ class FoundJob(NamedTuple):
     place: int
     rank: int
     running: int
+    rests: int
 
     @property
     def state(self) -> State:
@@ -92,6 +94,8 @@ def promote(tx: Transaction, queue: str, ids: Sequence[str], call: Call | None) 
     """Make delayed jobs ready now."""
 
     def act(step: QueueChanges, found: FoundJob) -> bool:
+        if found.rests:
+            let_times_pass(tx, step.row, found.job.key)
         step.leave(found.job.key, found.place, found.rank)
         make_ready(step, found.job.key, step.row.back(found.job.priority))
         step.event(EventKind.WAITING, found.job.id, prev="delayed")
@@ -138,7 +142,12 @@ def update(tx: Transaction, queue: str, updates: Sequence[Update], call: Call | 
     for each in updates:
         row = tx.find(queue)
         found = _find(tx, row, [each.id]).get(each.id) if row else None
-        if row is None or found is None or found.state not in _allowed(each):
+        if (
+            row is None
+            or found is None
+            or found.state not in _allowed(each)
+            or (found.rests and isinstance(each, SetDelay))
+        ):
             refused.append(Refused(each.id, found.state if found else None))
             continue
         step = QueueChanges(tx, row)

@@ -132,6 +132,7 @@ class FlowMember(NamedTuple):
     logs: int
     result: str | None
     running: int
+    rests_for_children: int | None
 
     @property
     def id(self) -> str:
@@ -139,7 +140,7 @@ class FlowMember(NamedTuple):
 
     @property
     def waits(self) -> bool:
-        return self.place == Place.WAITING_CHILDREN and not self.running
+        return not self.running and (self.place == Place.WAITING_CHILDREN or bool(self.rests_for_children))
 
     @property
     def ended(self) -> bool:
@@ -301,11 +302,8 @@ def forgive(tx: Transaction, parent: int) -> None:
 def release_parents(tx: Transaction, row: QueueRow) -> int:
     """Release parents whose remaining children are gone, for example through retention. A few parents per round, and
     the first few open children of each."""
-    if not row.waiting_children:
-        return 0
-    first = tx.now // 60_000 * _PARENTS_A_ROUND % row.waiting_children
     released = 0
-    for (key,) in tx.all(_SQL["waiting"], (row.key, Place.WAITING_CHILDREN, _PARENTS_A_ROUND, first)):
+    for (key,) in _waiting_parents(tx, row):
         first_open = tx.all(_SQL["first_open"], (key, _CHILDREN_A_ROUND))
         gone = [each for each in first_open if is_gone(tx, *each)]
         if len(gone) == len(first_open):
@@ -315,6 +313,19 @@ def release_parents(tx: Transaction, row: QueueRow) -> int:
             if parent is not None:
                 _go_on(tx, row, parent, set())
     return released
+
+
+def _waiting_parents(tx: Transaction, row: QueueRow) -> list[tuple[int]]:
+    """Some of those that wait for children: others in the next minute."""
+    minute = tx.now // 60_000 * _PARENTS_A_ROUND
+    found: list[tuple[int]] = []
+    if row.waiting_children:
+        first = minute % row.waiting_children
+        found += tx.all(_SQL["waiting"], (row.key, Place.WAITING_CHILDREN, _PARENTS_A_ROUND, first))
+    if row.resting:
+        first = minute % row.resting
+        found += tx.all(_SQL["resting"], (row.key, Place.DELAYED, _PARENTS_A_ROUND, first))
+    return found
 
 
 def is_gone(tx: Transaction, queue: str, identity: str) -> bool:

@@ -63,6 +63,7 @@ from toril.store.checked import implements
 from toril.store.engine import Inspector
 
 __all__ = [
+    "STORED_JOB",
     "SqlInspector",
     "StoredJob",
     "StoredRun",
@@ -109,6 +110,7 @@ class StoredJob(NamedTuple):
     group_name: str | None
     logs: int
     deadline: int | None
+    rest: str | None
 
     @property
     def id(self) -> str:
@@ -154,7 +156,7 @@ class StoredEvents(NamedTuple):
 
 
 _SQL: Final = statements("inspector")
-_JOB: Final = query("inspector", "job", StoredJob)
+STORED_JOB: Final = query("inspector", "job", StoredJob)
 _RUNS: Final = query("inspector", "runs", StoredRun)
 _EVENTS: Final = query("inspector", "events", StoredEvents)
 _END = 2**63 - 1
@@ -174,10 +176,16 @@ def explain(tx: Transaction, queue: str, identity: str, limits: Limits) -> JobBl
         ahead=0 if place is None else _ahead(tx, row, place, rank, limits.precedence),
         running=tuple(job_id(key, chosen) for key, chosen in tx.all(_SQL["first_running"], (row.key,))),
         rate_till=None if rate is None else _rate_opens_at(tx, row, rate),
-        family=child_counts(tx, JobRef(queue, identity), "queue", 10) if row.waiting_children else ChildCounts(),
+        family=_family(tx, row, identity),
         group=group_blockers(tx, row, identity) if row.grouped else None,
         alone=place == Place.SUSPECT or tx.one(_SQL["runs_alone"], (key,)) is not None,
     )
+
+
+def _family(tx: Transaction, row: QueueRow, identity: str) -> ChildCounts:
+    if not (row.waiting_children or row.resting):
+        return ChildCounts()
+    return child_counts(tx, JobRef(row.name, identity), "queue", 10)
 
 
 def _ahead(tx: Transaction, row: QueueRow, place: int, rank: int, precedence: Precedence) -> int:
@@ -232,6 +240,7 @@ def record_of(queue: str, job: StoredJob) -> JobRow:
         deadline=job.deadline,
         group=job.group_name,
         unreadable=stored.fault,
+        rest=job.rest,
         parent=None if stored.parent is None else JobRef(stored.parent.queue, stored.parent.id),
     )
 
@@ -317,6 +326,7 @@ def _counts(row: QueueRow) -> Counts:
         completed=row.completed,
         failed=row.failed,
         paused=bool(row.paused),
+        resting=row.resting + row.resting_for_children,
     )
 
 
@@ -328,7 +338,7 @@ def jobs(tx: Transaction, name: str, ids: Sequence[str]) -> list[JobRow | None]:
 
 
 def _job(tx: Transaction, name: str, key: int) -> JobRow | None:
-    found = tx.row(_JOB, (key,))
+    found = tx.row(STORED_JOB, (key,))
     return None if found is None else record_of(name, found)
 
 
@@ -465,7 +475,7 @@ def finished(tx: Transaction, name: str, ids: Sequence[str]) -> list[Finished]:
 
 def _ended(tx: Transaction, row: QueueRow, identity: str, key: int | None) -> Ended | None:
     """How a job ended, from its row or its kept result."""
-    job = None if key is None else tx.row(_JOB, (key,))
+    job = None if key is None else tx.row(STORED_JOB, (key,))
     if job is not None and job.id == identity:
         return _ended_job(job)
     kept = tx.one(_SQL["result"], (row.key, identity, tx.now))

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from toril.codec.steps import dump_step
@@ -43,6 +43,12 @@ class RecordedJob:
         self.seq, self.count, self.bytes = row.seq, count, size
         tx.run(_SQL["put"], (self.key, row.key, row.seq, text))
         return text
+
+    def set_until(self, tx: Transaction, row: StepRow, before: str, until: int) -> None:
+        """Give a row another time, and leave the rest of it as it is."""
+        text = dump_step(replace(row, until=until))
+        self.bytes += len(text) - len(before)
+        tx.run(_SQL["put"], (self.key, row.key, row.seq, text))
 
     def save(self, tx: Transaction, queue: QueueRow) -> None:
         """Write the counts back."""

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, assert_never
 
 from toril.engines.sql.changes import ChildEnded, QueueChanges
-from toril.engines.sql.flows import add_and_wait
 from toril.engines.sql.groups import make_ready
 from toril.engines.sql.metrics import count_attempt
 from toril.engines.sql.options import StoredOptions
+from toril.engines.sql.rests import begin_rest
 from toril.engines.sql.schema import Held, JobFacts, Place
 from toril.engines.sql.statements import query
 from toril.engines.sql.transaction import keys_of, refusal
-from toril.errors import UsageError
 from toril.model import (
     CANCELLED_KIND,
     Cancelled,
@@ -200,23 +199,21 @@ def _apply(step: QueueChanges, job: JobFacts, outcome: _Unfinished, released: li
             released.append(job)
             step.event(EventKind.WAITING, job.id, prev="active")
         case Rested():
-            _wait_for_children(step, job, outcome, released)
+            _rest(step, job, outcome, released)
         case _:
             assert_never(outcome)
 
 
-def _wait_for_children(step: QueueChanges, job: JobFacts, rested: Rested, released: list[JobFacts]) -> None:
-    """Add children, and wait for those that have not ended. If one cannot be added, the job fails."""
-    try:
-        if add_and_wait(step, job.key, rested):
-            step.stand(job, made=job.attempts_made, delay=0)
-            step.wait_for_children(job.key)
-            step.event(EventKind.WAITING_CHILDREN, job.id, prev="active")
-            return
-    except UsageError as error:
-        _fail(step, job, Failure(str(error), "WrongState"))
+def _rest(step: QueueChanges, job: JobFacts, rested: Rested, released: list[JobFacts]) -> None:
+    """Rest, or go to the front where something has come already. A run that ends so has shown that it is innocent."""
+    rests = begin_rest(step, job, rested)
+    if isinstance(rests, Failure):
+        _fail(step, job, rests)
         return
-    _apply(step, job, Released(), released)
+    step.stand(job._replace(stalls=0), made=job.attempts_made, delay=0)
+    if not rests:
+        released.append(job)
+        step.event(EventKind.WAITING, job.id, prev="active")
 
 
 def _give_back(step: QueueChanges, job: JobFacts, *, suspect: bool) -> None:

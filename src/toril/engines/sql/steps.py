@@ -2,17 +2,20 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
+from toril.codec.steps import load_rest
 from toril.engines.sql.calls import answered, remember
+from toril.engines.sql.inspector import STORED_JOB, record_of
 from toril.engines.sql.recorded import recorded_job, replaces
 from toril.engines.sql.schema import PAGE_BYTES
-from toril.engines.sql.statements import statements
+from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import Steps, Transaction, keys_of, refusal
 from toril.errors import InvalidOption, preview
 from toril.model import (
     TIMED,
     Call,
+    JobRow,
     Kept,
     Lease,
     Page,
@@ -28,6 +31,17 @@ from toril.store.checked import implements
 __all__ = ["SqlSteps", "holder"]
 
 _SQL: Final = statements("steps")
+
+
+class StoredRest(NamedTuple):
+    """Why a job rests, and until when."""
+
+    job: int
+    until: int
+    text: str
+
+
+_RESTS: Final = query("rests", "by_until", StoredRest)
 
 
 @implements(StepStore)
@@ -49,6 +63,17 @@ class SqlSteps:
         return await self._steps.read(
             partial(page, queue=queue, identity=job_id, after=after, limit=limit, where=where)
         )
+
+    async def resting(
+        self, queue: str, *, signal: str | None = None, cursor: str | None = None, limit: int = 50
+    ) -> Page[JobRow]:
+        after = (-1, -1) if cursor is None else _place(cursor)
+        return await self._steps.read(partial(resting, queue=queue, signal=signal, after=after, limit=limit))
+
+
+def _place(cursor: str) -> tuple[int, int]:
+    until, _, key = cursor.partition("-")
+    return _number(until), _number(key)
 
 
 def _number(cursor: str) -> int:
@@ -128,3 +153,27 @@ def page(tx: Transaction, queue: str, identity: str, after: int, limit: int, whe
         room -= len(text)
         after = seq
     return Page(tuple(items))
+
+
+def resting(tx: Transaction, queue: str, signal: str | None, after: tuple[int, int], limit: int) -> Page[JobRow]:
+    """Jobs that rest, by the time until which they do."""
+    row = tx.find(queue)
+    items: list[JobRow] = []
+    room = PAGE_BYTES
+    for rest in () if row is None else tx.each(_RESTS, (row.key, *after)):
+        if signal is not None and signal not in _signals_of(rest.text):
+            continue
+        if len(items) == limit or room < 0:
+            return Page(tuple(items), "-".join(map(str, after)))
+        found = tx.row(STORED_JOB, (rest.job,))
+        if found is not None:
+            items.append(record_of(queue, found))
+            room -= len(items[-1].data)
+        after = (rest.until, rest.job)
+    return Page(tuple(items))
+
+
+def _signals_of(text: str) -> set[str]:
+    """The names of the signals that a job rests for."""
+    rest = load_rest(text)
+    return set() if rest is None else {wait.name for reason in rest.reasons for wait in reason.signals}

@@ -84,6 +84,12 @@ DELETE FROM rests WHERE job IN (VALUES (?))
 -- name: wake_parent
 DELETE FROM rests WHERE job IN (VALUES (?))
 
+-- name: rest
+INSERT INTO rests (job, queue, until, children, text) VALUES (?, ?, ?, ?, ?)
+
+-- name: never_expires
+UPDATE jobs SET expires_at = NULL WHERE key IN (VALUES (?)) AND expires_at IS NOT NULL
+
 -- name: orphan
 DELETE FROM children WHERE parent IN (VALUES (?))
 

@@ -4,8 +4,8 @@
 SELECT j.key, j.id AS chosen, j.name, j.priority, j.attempts AS max_attempts, j.attempts_made, j.stalls,
     j.starts + (a.key IS NOT NULL) AS starts, coalesce(a.fence, j.fence) AS fence, j.added_at, j.started_at,
     coalesce(a.worker, j.worker) AS worker, j.logs, j.options AS options_text, j.place, j.rank,
-    a.key IS NOT NULL AS running
-FROM json_each(?) v JOIN jobs j ON j.key = v.value LEFT JOIN active a ON a.key = j.key
+    a.key IS NOT NULL AS running, r.job IS NOT NULL AS rests
+FROM json_each(?) v JOIN jobs j ON j.key = v.value LEFT JOIN active a ON a.key = j.key LEFT JOIN rests r ON r.job = j.key
 
 -- name: ask_to_stop
 UPDATE active SET cancelling = ? WHERE key = ?
@@ -35,6 +35,7 @@ WHERE l.queue = ? AND l.place = ? ORDER BY l.rank LIMIT ?
 -- name: drainable
 SELECT j.key, j.id, j.logs, l.rank FROM line l JOIN jobs j ON j.key = l.key
 WHERE l.key NOT IN (SELECT run FROM schedules WHERE queue = ? AND run IS NOT NULL) AND l.queue = ? AND l.place = ?
+    AND NOT EXISTS (SELECT 1 FROM rests r WHERE r.job = l.key)
 ORDER BY l.rank LIMIT ?
 
 -- name: entered_by
@@ -44,7 +45,7 @@ WHERE l.queue = ? AND l.place = ? AND l.rank <= ? ORDER BY l.rank LIMIT ?
 -- name: added_by
 SELECT j.key, j.id, j.logs, l.rank FROM line l JOIN jobs j ON j.key = l.key
 WHERE l.key NOT IN (SELECT run FROM schedules WHERE queue = ? AND run IS NOT NULL) AND l.queue = ? AND l.place = ?
-    AND j.added_at <= ? ORDER BY l.rank LIMIT ?
+    AND j.added_at <= ? AND NOT EXISTS (SELECT 1 FROM rests r WHERE r.job = l.key) ORDER BY l.rank LIMIT ?
 
 -- name: running
 SELECT j.key, j.id, j.logs FROM active a JOIN jobs j ON j.key = a.key WHERE a.queue = ? LIMIT ?

@@ -1,8 +1,10 @@
 -- dedup: keys of which one job at a time is the owner.
 
 -- name: owner
-SELECT d.owner, d.key, d.till, j.place, j.rank, a.key IS NOT NULL AS running, j.logs, j.id AS chosen
-FROM dedups d LEFT JOIN jobs j ON j.key = d.key LEFT JOIN active a ON a.key = d.key WHERE d.queue = ? AND d.id = ?
+SELECT d.owner, d.key, d.till, j.place, j.rank, (a.key IS NOT NULL OR r.job IS NOT NULL) AS running, j.logs,
+    j.id AS chosen
+FROM dedups d LEFT JOIN jobs j ON j.key = d.key LEFT JOIN active a ON a.key = d.key LEFT JOIN rests r ON r.job = d.key
+WHERE d.queue = ? AND d.id = ?
 
 -- name: take
 INSERT INTO dedups (queue, id, owner, key, till) VALUES (?, ?, ?, ?, ?)

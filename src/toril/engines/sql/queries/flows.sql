@@ -2,8 +2,8 @@
 
 -- name: member
 SELECT j.key, j.id AS chosen, j.place, j.rank, j.priority, j.delay, j.options AS options_text, j.logs, j.result,
-    a.key IS NOT NULL AS running
-FROM jobs j LEFT JOIN active a ON a.key = j.key WHERE j.key = ?
+    a.key IS NOT NULL AS running, r.children AS rests_for_children
+FROM jobs j LEFT JOIN active a ON a.key = j.key LEFT JOIN rests r ON r.job = j.key WHERE j.key = ?
 
 -- name: of_keys
 SELECT j.key, j.id, j.options FROM json_each(?) v JOIN jobs j ON j.key = v.value WHERE j.options IS NOT NULL
@@ -65,6 +65,10 @@ SELECT parent FROM buildings WHERE queue = ? AND till <= ? ORDER BY till LIMIT 1
 
 -- name: waiting
 SELECT key FROM line WHERE queue = ? AND place = ? ORDER BY rank LIMIT ? OFFSET ?
+
+-- name: resting
+SELECT r.job FROM rests r JOIN jobs j ON j.key = r.job
+WHERE r.queue = ? AND r.children AND j.place = ? ORDER BY r.job LIMIT ? OFFSET ?
 
 -- name: first_open
 SELECT queue, id FROM children WHERE parent = ? AND standing = 0 AND id != '' LIMIT ?

@@ -5,7 +5,8 @@
 SELECT v.value, coalesce(g.limits, ',,,,'), coalesce(g.paused, 0),
     (SELECT count(*) FROM jobs j WHERE j.key >> 40 = ? AND j.grp = v.value AND j.place BETWEEN 0 AND 2),
     EXISTS (SELECT 1 FROM jobs j INDEXED BY jobs_put_off
-        WHERE j.key >> 40 = ? AND j.grp = v.value AND j.place = 3 AND j.starts > 0),
+        WHERE j.key >> 40 = ? AND j.grp = v.value AND j.place = 3 AND j.starts > 0
+            AND NOT EXISTS (SELECT 1 FROM rests r WHERE r.job = j.key)),
     EXISTS (SELECT 1 FROM jobs j WHERE j.key >> 40 = ? AND j.grp = v.value AND j.place < 0)
 FROM json_each(?) v LEFT JOIN groups g ON g.queue = ? AND g.name = v.value
 
@@ -14,7 +15,8 @@ SELECT count(*) FROM jobs j LEFT JOIN active a ON a.key = j.key
 WHERE j.key >> 40 = ? AND j.grp = ? AND j.place BETWEEN 0 AND 2 AND a.key IS NULL
 
 -- name: out_of_line
-SELECT count(*) FROM jobs WHERE key >> 40 = ? AND grp = ? AND (place = 3 OR place < 0)
+SELECT count(*) FROM jobs j WHERE j.key >> 40 = ? AND j.grp = ? AND (j.place = 3 OR j.place < 0)
+    AND NOT EXISTS (SELECT 1 FROM rests r WHERE r.job = j.key)
 
 -- name: running
 SELECT count(*) FROM jobs j JOIN active a ON a.key = j.key WHERE j.key >> 40 = ? AND j.grp = ? AND j.place BETWEEN 0 AND 2
@@ -86,7 +88,8 @@ SELECT EXISTS (SELECT 1 FROM jobs WHERE key >> 40 = ? AND grp = ? AND place < 4)
 
 -- name: holders
 SELECT j.key, j.id FROM jobs j WHERE j.key >> 40 = ? AND j.grp = ?
-    AND (j.place BETWEEN 0 AND 2 OR (? = 1 AND j.place = 3 AND j.starts > 0)) LIMIT 10
+    AND (j.place BETWEEN 0 AND 2 OR (? = 1 AND j.place = 3 AND j.starts > 0
+        AND NOT EXISTS (SELECT 1 FROM rests r WHERE r.job = j.key))) LIMIT 10
 
 -- name: ahead
 SELECT count(*) FROM jobs WHERE key >> 40 = ? AND grp = ? AND place < 0 AND (priority, ord) < (?, ?)

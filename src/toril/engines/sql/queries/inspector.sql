@@ -8,8 +8,8 @@ SELECT j.key, j.id AS chosen, j.name, j.data, j.place, j.rank, j.attempts AS max
     j.starts + (a.key IS NOT NULL) AS starts, coalesce(a.fence, j.fence) AS fence, j.priority, j.delay, j.expires_at,
     j.options AS options_text, j.metadata, j.checkpoint, j.progress, j.result, j.failure, j.stall_cause, a.cancelling,
     coalesce(a.worker, j.worker) AS worker, j.added_at, coalesce(a.started_at, j.started_at) AS started_at,
-    j.finished_at, j.grp AS group_name, j.logs, a.deadline
-FROM jobs j LEFT JOIN active a ON a.key = j.key WHERE j.key = ?
+    j.finished_at, j.grp AS group_name, j.logs, a.deadline, r.text AS rest
+FROM jobs j LEFT JOIN active a ON a.key = j.key LEFT JOIN rests r ON r.job = j.key WHERE j.key = ?
 
 -- name: running
 SELECT key FROM active WHERE queue = ? AND key > ? ORDER BY key LIMIT ?

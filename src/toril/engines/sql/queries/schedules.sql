@@ -17,8 +17,9 @@ WHERE s.queue = ? AND s.slot <= ? AND NOT s.paused AND NOT s.over AND (j.key IS 
 ORDER BY s.slot LIMIT ?
 
 -- name: run
-SELECT j.key, j.id AS chosen, j.logs, j.place, j.rank, a.key IS NOT NULL AS running
-FROM jobs j LEFT JOIN active a ON a.key = j.key WHERE j.key = (SELECT run FROM schedules WHERE queue = ? AND id = ?)
+SELECT j.key, j.id AS chosen, j.logs, j.place, j.rank, (a.key IS NOT NULL OR r.job IS NOT NULL) AS running
+FROM jobs j LEFT JOIN active a ON a.key = j.key LEFT JOIN rests r ON r.job = j.key
+WHERE j.key = (SELECT run FROM schedules WHERE queue = ? AND id = ?)
 
 -- name: owner
 SELECT key FROM ids WHERE queue = ? AND id = ?

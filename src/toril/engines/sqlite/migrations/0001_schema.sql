@@ -307,10 +307,12 @@ CREATE TABLE rests (
     job INTEGER PRIMARY KEY,
     queue INTEGER NOT NULL,
     until INTEGER NOT NULL,
+    children INTEGER NOT NULL,              -- 1: it rests for its children, perhaps among others
     text TEXT NOT NULL                      -- JSON
 ) STRICT;
 
 CREATE INDEX rests_by_until ON rests (queue, until, job);
+CREATE INDEX rests_for_children ON rests (queue, job) WHERE children;
 
 -- What happened ----------------------------------------------------------------------------------------------------
 
