@@ -64,7 +64,7 @@ def test_only_a_running_job_completes() -> None:
 
 def test_a_finished_job_moves_only_by_hand() -> None:
     for state in FINISHED:
-        assert verbs_of(state) == {Verb.RETRY_BY_HAND, Verb.REMOVE, Verb.TRIM}
+        assert verbs_of(state) == {Verb.RETRY_BY_HAND, Verb.REWIND, Verb.REMOVE, Verb.TRIM}
 
 
 def test_a_running_job_is_neither_removed_nor_moved_in_the_line() -> None:

@@ -87,7 +87,7 @@ _JOBS: Final = query("control", "jobs", FoundJob)
 
 
 # An operation on one job whose state allows it; the id goes to `done` or to `asked`.
-Act = Callable[[QueueChanges, FoundJob], bool]
+Act = Callable[[QueueChanges, FoundJob], bool | None]
 
 
 def promote(tx: Transaction, queue: str, ids: Sequence[str], call: Call | None) -> ControlResult:
@@ -212,7 +212,11 @@ def each_job(
         if step is None or job is None or job.state not in allowed:
             refused.append(Refused(identity, job.state if job else None))
         else:
-            (done if act(step, job) else asked).append(identity)
+            did = act(step, job)
+            if did is None:
+                refused.append(Refused(identity, job.state))
+            else:
+                (done if did else asked).append(identity)
     if step is not None:
         step.flush()
     return remember_changed(tx, call, ControlResult(tuple(done), tuple(asked), tuple(refused)))
@@ -309,6 +313,8 @@ def _forget(tx: Transaction, row: QueueRow) -> None:
         tx.run(_SQL[name], (row.key,))
     for name in ("forget_groups", "forget_ring", "forget_starts"):
         tx.run(statement("groups", name), (row.key,))
+    for name in ("forget_kept", "forget_awaited"):
+        tx.run(statement("signals", name), (row.key,))
     tx.run(_DELETE_QUEUE, (row.key,))
     tx.forget(row.name)
 

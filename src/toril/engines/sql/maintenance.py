@@ -8,7 +8,7 @@ from toril.engines.sql.control import call_worker
 from toril.engines.sql.dead_letters import prune_dead_letters
 from toril.engines.sql.flows import release_parents, rollback
 from toril.engines.sql.options import load_options
-from toril.engines.sql.schema import Place
+from toril.engines.sql.schema import SIGNALS, Place
 from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import Transaction
 from toril.model import LASTING, Heartbeat, WorkerCommand, WorkerRequest, age_ms, order_of
@@ -19,6 +19,7 @@ __all__ = ["heartbeat", "lead", "once", "prune", "resign", "signal"]
 _SQL: Final = statements("maintenance")
 
 _OLD_GROUP_STARTS = statement("groups", "old_starts")
+_OLD_SIGNALS = statement("signals", "overdue")
 _LONGEST_RATE = 31 * 86_400_000  # the longest window of a rate
 
 
@@ -56,6 +57,8 @@ def prune(tx: Transaction, queue: str, limit: int) -> int:
     removed += tx.run(_SQL["old_dedups"], (row.key, tx.now))
     removed += tx.run(_OLD_GROUP_STARTS, (row.key, tx.now - _LONGEST_RATE, limit)) if row.grouped else 0
     removed += tx.run(_SQL["old_minutes"], (row.key, tx.now // 60_000 - MINUTES))
+    if row.stepping & SIGNALS:
+        removed += tx.run(_OLD_SIGNALS, (row.key, tx.now, limit))
     if row.flows:
         removed += rollback(tx, row, limit) + release_parents(tx, row)
     return removed + _prune_aged(QueueChanges(tx, row), limit)

@@ -8,10 +8,31 @@ from typing import Any, Final
 from toril.codec.steps import dump_step
 from toril.engines.sql.schema import RECORDED, SIGNALS, STEPS
 from toril.engines.sql.statements import statements
-from toril.engines.sql.transaction import QueueRow, Transaction
-from toril.model import CLAIMED_STEP_BYTES, MAX_STEP_BYTES, MAX_STEPS, RecordedSteps, StepKind, StepRow
+from toril.engines.sql.transaction import QueueRow, Transaction, keys_of, refusal
+from toril.model import (
+    CLAIMED_STEP_BYTES,
+    MAX_STEP_BYTES,
+    MAX_STEPS,
+    Kept,
+    Lease,
+    RecordedSteps,
+    StepKind,
+    StepRow,
+    StepVerdict,
+    letter_id,
+)
 
-__all__ = ["RecordedJob", "RecordedJobs", "adopt", "recorded_job", "replaces", "run_again"]
+__all__ = [
+    "RecordedJob",
+    "RecordedJobs",
+    "adopt",
+    "holder",
+    "recorded_at",
+    "recorded_job",
+    "replaces",
+    "run_again",
+    "steps_key",
+]
 
 _SQL: Final = statements("steps")
 _GIVES_WAY: Final = (StepKind.FAILED, StepKind.RETRY)
@@ -43,6 +64,13 @@ class RecordedJob:
         self.seq, self.count, self.bytes = row.seq, count, size
         tx.run(_SQL["put"], (self.key, row.key, row.seq, text))
         return text
+
+    def forget(self, tx: Transaction, seq: int) -> None:
+        """Delete the rows from this number on."""
+        count, size = tx.one(_SQL["size"], (self.key, seq))
+        self.count -= count
+        self.bytes -= size
+        tx.run(_SQL["drop"], (self.key, seq))
 
     def set_until(self, tx: Transaction, row: StepRow, before: str, until: int) -> None:
         """Give a row another time, and leave the rest of it as it is."""
@@ -116,22 +144,47 @@ class RecordedJobs:
         return self._found.get(key)
 
 
-def run_again(tx: Transaction, queue: QueueRow, key: int, *, anew: bool) -> None:
-    """A job is run again by hand: what failed before counts no more; `anew`, none of its steps does."""
+def recorded_at(tx: Transaction, key: int, name: str) -> int | None:
+    """The number of a row; None if the job has none of this name."""
+    seq: int | None = tx.value(_SQL["seq"], (key, name))
+    return seq
+
+
+def holder(tx: Transaction, queue: str, lease: Lease) -> tuple[int, int] | StepVerdict:
+    """The key of a job whose lease holds, and how many attempts it has made; else what to answer."""
+    row = tx.find(queue)
+    if row is None:
+        return StepVerdict.MISSING
+    key = keys_of(tx, row, (lease.id,)).get(lease.id, 0)
+    held: tuple[int, int] | None = tx.one(_SQL["held"], (key, lease.token, tx.now, lease.id, lease.id))
+    return StepVerdict(refusal(tx, key, lease.id)) if held is None else held
+
+
+def steps_key(tx: Transaction, queue: str, identity: str, where: Kept) -> int | None:
+    """Under which key the steps of a job or dead letter stand."""
+    if where == "dead_letters":
+        letter: int | None = tx.value(_SQL["letter"], (letter_id(queue, identity),))
+        return letter
+    row = tx.find(queue)
+    return None if row is None else keys_of(tx, row, (identity,)).get(identity)
+
+
+def run_again(tx: Transaction, queue: QueueRow, key: int, *, since: int | None) -> None:
+    """A job is run again by hand: what failed before counts no more. With `since`, it is to do the steps anew that
+    were recorded from this number on."""
     job = recorded_job(tx, key)
     job.reruns += 1
-    if anew:
+    if since is not None:
         job.epoch += 1
-        job.count = job.bytes = 0
-        if queue.stepping & STEPS:
-            tx.run(_SQL["drop"], (key,))
+        if job.count:
+            job.forget(tx, since)
     job.save(tx, queue)
 
 
 def adopt(tx: Transaction, queue: QueueRow, key: int, letter: int | None) -> None:
     """A job that was a dead letter is run again: it has the steps and signals that the letter had."""
     if letter is None:
-        run_again(tx, queue, key, anew=False)
+        run_again(tx, queue, key, since=None)
         return
     values: tuple[Any, ...] = (key, letter)
     for name in ("move_recorded", "move_steps", "move_signals"):

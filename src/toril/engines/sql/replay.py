@@ -9,14 +9,15 @@ from toril.engines.shared import CHILD_GONE
 from toril.engines.sql.add import state_of
 from toril.engines.sql.calls import answered, recall_changed, remember_changed
 from toril.engines.sql.changes import QueueChanges
-from toril.engines.sql.control import FoundJob, each_job
+from toril.engines.sql.control import WIRE_WORD, FoundJob, each_job
 from toril.engines.sql.flows import ChildStatus, forgive, member, note_end, rejoin, reopen
 from toril.engines.sql.groups import make_ready
 from toril.engines.sql.options import ParentLink, dump_again, load_failure, load_options
-from toril.engines.sql.recorded import adopt, run_again
+from toril.engines.sql.recorded import adopt, recorded_at, run_again
 from toril.engines.sql.schema import Place, first_key, job_key
 from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import Transaction
+from toril.errors import NotFound, preview
 from toril.model import (
     Backoff,
     Call,
@@ -33,7 +34,7 @@ from toril.model import (
 )
 from toril.model.states import FINISHED, State
 
-__all__ = ["DETAIL_KEYS", "StoredDeadLetter", "dead_letter_of", "find_dead_letters", "replay", "retry"]
+__all__ = ["DETAIL_KEYS", "StoredDeadLetter", "dead_letter_of", "find_dead_letters", "replay", "retry", "rewind"]
 
 
 class StoredDeadLetter(NamedTuple):
@@ -93,7 +94,7 @@ def retry(
         waits = bool(step.row.flows) and _join_again(step, found, along)
         step.leave(found.job.key, found.place, found.rank)
         tx.run(_RENEW, (found.job.key,))
-        run_again(tx, step.row, found.job.key, anew=found.state is State.COMPLETED)
+        run_again(tx, step.row, found.job.key, since=0 if found.state is State.COMPLETED else None)
         if waits:
             step.wait_for_children(found.job.key)
         else:
@@ -102,6 +103,33 @@ def retry(
         return True
 
     return each_job(tx, queue, ids, call, FINISHED, act)
+
+
+def rewind(tx: Transaction, queue: str, identity: str, to: str | None, call: Call | None) -> ControlResult:
+    """Forget the steps of a job from this one on, and run it again."""
+
+    def act(step: QueueChanges, found: FoundJob) -> bool | None:
+        job, row = found.job, step.row
+        if tx.one(_FLOWS["is_known"], (job.key, "", "")) is not None:
+            return None  # more of its children are on their way
+        since = 0 if to is None else recorded_at(tx, job.key, to)
+        if since is None:
+            raise NotFound(f"job {identity} of queue {queue!r} has recorded no step {preview(to)}")
+        waits = found.place == Place.WAITING_CHILDREN and not found.rests  # of a flow: it has not run yet
+        if found.state in FINISHED and row.flows:
+            waits = _join_again(step, found, set())
+        step.leave(job.key, found.place, found.rank)
+        tx.run(_RENEW, (job.key,))
+        run_again(tx, row, job.key, since=since)
+        step.write("stop_awaiting", [(job.key,)])
+        if waits:
+            step.wait_for_children(job.key)
+        else:
+            make_ready(step, job.key, row.back(job.priority))
+        step.event(EventKind.WAITING_CHILDREN if waits else EventKind.WAITING, job.id, prev=WIRE_WORD[found.state])
+        return True
+
+    return each_job(tx, queue, [identity], call, frozenset(State) - {State.ACTIVE}, act)
 
 
 def _join_again(step: QueueChanges, found: FoundJob, along: set[tuple[str, str]]) -> bool:

@@ -7,28 +7,34 @@ from typing import Final, NamedTuple
 from toril.codec.steps import load_rest
 from toril.engines.sql.calls import answered, remember
 from toril.engines.sql.inspector import STORED_JOB, record_of
-from toril.engines.sql.recorded import recorded_job, replaces
+from toril.engines.sql.recorded import holder, recorded_job, replaces, steps_key
+from toril.engines.sql.replay import rewind
 from toril.engines.sql.schema import PAGE_BYTES
+from toril.engines.sql.signals import deliver, inbox, receive
 from toril.engines.sql.statements import query, statements
-from toril.engines.sql.transaction import Steps, Transaction, keys_of, refusal
+from toril.engines.sql.transaction import Steps, Transaction
 from toril.errors import InvalidOption, preview
 from toril.model import (
     TIMED,
     Call,
+    ControlResult,
+    DeliveredSignal,
     JobRow,
     Kept,
     Lease,
+    NewSignal,
     Page,
+    SignalRow,
+    SignalWait,
     StepAnswer,
     StepReport,
     StepRow,
     StepVerdict,
-    letter_id,
 )
 from toril.store.capabilities import StepStore
 from toril.store.checked import implements
 
-__all__ = ["SqlSteps", "holder"]
+__all__ = ["SqlSteps"]
 
 _SQL: Final = statements("steps")
 
@@ -56,6 +62,29 @@ class SqlSteps:
     ) -> list[StepAnswer]:
         return await self._steps.write(partial(record, queue=queue, reports=reports, call=call), now, grows=True)
 
+    async def receive(
+        self,
+        lease: Lease,
+        key: str,
+        signals: Sequence[SignalWait],
+        *,
+        digest: str | None = None,
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> StepAnswer:
+        op = partial(receive, lease=lease, key=key, signals=signals, digest=digest, call=call)
+        return await self._steps.write(op, now, grows=True)
+
+    async def deliver(
+        self, queue: str, signals: Sequence[NewSignal], *, call: Call | None = None, now: int | None = None
+    ) -> list[DeliveredSignal]:
+        return await self._steps.write(partial(deliver, queue=queue, signals=signals, call=call), now, grows=True)
+
+    async def rewind(
+        self, queue: str, job_id: str, to: str | None, *, call: Call | None = None, now: int | None = None
+    ) -> ControlResult:
+        return await self._steps.write(partial(rewind, queue=queue, identity=job_id, to=to, call=call), now)
+
     async def page(
         self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
     ) -> Page[tuple[str, str]]:
@@ -69,6 +98,9 @@ class SqlSteps:
     ) -> Page[JobRow]:
         after = (-1, -1) if cursor is None else _place(cursor)
         return await self._steps.read(partial(resting, queue=queue, signal=signal, after=after, limit=limit))
+
+    async def inbox(self, queue: str, job_id: str, *, where: Kept = "queue") -> list[SignalRow]:
+        return await self._steps.read(partial(inbox, queue=queue, identity=job_id, where=where))
 
 
 def _place(cursor: str) -> tuple[int, int]:
@@ -119,25 +151,6 @@ def _record(tx: Transaction, queue: str, report: StepReport) -> StepAnswer:
         return StepAnswer(StepVerdict.FULL, tx.now, None, job.count, job.bytes)
     job.save(tx, tx.queue(queue))
     return StepAnswer(StepVerdict.OK, tx.now, text if report.kind in TIMED else None, job.count, job.bytes)
-
-
-def holder(tx: Transaction, queue: str, lease: Lease) -> tuple[int, int] | StepVerdict:
-    """The key of a job whose lease holds, and how many attempts it has made; else what to answer."""
-    row = tx.find(queue)
-    if row is None:
-        return StepVerdict.MISSING
-    key = keys_of(tx, row, (lease.id,)).get(lease.id, 0)
-    held: tuple[int, int] | None = tx.one(_SQL["held"], (key, lease.token, tx.now, lease.id, lease.id))
-    return StepVerdict(refusal(tx, key, lease.id)) if held is None else held
-
-
-def steps_key(tx: Transaction, queue: str, identity: str, where: Kept) -> int | None:
-    """Under which key the steps of a job or dead letter stand."""
-    if where == "dead_letters":
-        letter: int | None = tx.value(_SQL["letter"], (letter_id(queue, identity),))
-        return letter
-    row = tx.find(queue)
-    return None if row is None else keys_of(tx, row, (identity,)).get(identity)
 
 
 def page(tx: Transaction, queue: str, identity: str, after: int, limit: int, where: Kept) -> Page[tuple[str, str]]:

@@ -28,8 +28,15 @@ SELECT s.job, s.name, s.row FROM json_each(?) v CROSS JOIN steps s ON s.job = v.
 -- name: page
 SELECT name, row, seq FROM steps WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?
 
+-- name: seq
+SELECT seq FROM steps WHERE job = ? AND name = ?
+
+-- name: size
+SELECT count(*), coalesce(sum(length(CAST(name AS BLOB)) + length(CAST(row AS BLOB))), 0) FROM steps
+WHERE job = ? AND seq >= ?
+
 -- name: drop
-DELETE FROM steps WHERE job = ?
+DELETE FROM steps WHERE job = ? AND seq >= ?
 
 -- name: letter
 SELECT recorded FROM letters WHERE id = ?

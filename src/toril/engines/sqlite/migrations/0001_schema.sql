@@ -296,11 +296,12 @@ CREATE TABLE kept_signals (
     id TEXT,
     at INTEGER NOT NULL,
     till INTEGER NOT NULL,
+    size INTEGER NOT NULL,                  -- bytes of its text
     text TEXT NOT NULL
 ) STRICT;
 
 CREATE UNIQUE INDEX kept_signals_by_key ON kept_signals (queue, name, word, number);
-CREATE INDEX kept_signals_by_till ON kept_signals (queue, till);
+CREATE INDEX kept_signals_by_till ON kept_signals (queue, till, size);
 
 -- Jobs that rest, and why. Each stands in `line`, delayed or waiting for children.
 CREATE TABLE rests (

@@ -1,0 +1,269 @@
+"""Signals in SQL: sent to jobs, or by key to whoever waits for it; each received once."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from toril.codec.steps import dump_received, load_rest, load_step
+from toril.engines.sql.calls import answered, remember
+from toril.engines.sql.changes import QueueChanges
+from toril.engines.sql.groups import make_ready
+from toril.engines.sql.recorded import RecordedJob, holder, recorded_job, steps_key
+from toril.engines.sql.rests import await_keys, end_waits
+from toril.engines.sql.schema import RECORDED, SIGNALS, Place, job_id
+from toril.engines.sql.statements import query, statements
+from toril.engines.sql.transaction import QueueRow, Transaction, keys_of
+from toril.model import (
+    MAX_INBOX,
+    MAX_INBOX_BYTES,
+    MAX_KEPT_SIGNAL_BYTES,
+    MAX_KEPT_SIGNALS,
+    SIGNAL_IDS,
+    Call,
+    DeliveredSignal,
+    EventKind,
+    Kept,
+    Lease,
+    NewSignal,
+    ReceivedSignal,
+    SignalOutcome,
+    SignalRow,
+    SignalWait,
+    StepAnswer,
+    StepKind,
+    StepRow,
+    StepVerdict,
+    letter_id,
+)
+
+__all__ = ["deliver", "inbox", "receive"]
+
+_SQL: Final = statements("signals")
+_OPEN: Final = (StepKind.WAIT, StepKind.FAILED, StepKind.RETRY)  # rows under which a signal may still be received
+
+
+class Addressee(NamedTuple):
+    """The job that a signal goes to, and why it rests, if it does."""
+
+    key: int
+    chosen: str | None
+    place: int
+    rank: int
+    priority: int
+    running: int
+    rest: str | None
+
+    @property
+    def id(self) -> str:
+        return job_id(self.key, self.chosen)
+
+    @property
+    def has_ended(self) -> bool:
+        return not self.running and self.place in {Place.COMPLETED, Place.FAILED}
+
+    def rests_for(self, wait: SignalWait) -> bool:
+        rest = load_rest(self.rest)
+        return rest is not None and any(wait in reason.signals for reason in rest.reasons)
+
+
+class StoredSignal(NamedTuple):
+    """A signal that nobody has received, in a job's inbox or kept by its key."""
+
+    number: int
+    name: str
+    word: str | None
+    id: str | None
+    at: int
+    text: str
+
+
+_ADDRESSEE: Final = query("signals", "addressee", Addressee)
+_INBOX: Final = query("signals", "inbox", StoredSignal)
+_KEPT: Final = query("signals", "kept", StoredSignal)
+
+
+def deliver(tx: Transaction, queue: str, signals: Sequence[NewSignal], call: Call | None) -> list[DeliveredSignal]:
+    """Send each signal, one after the other."""
+    before = answered(tx, call)
+    if before is not None:
+        return [DeliveredSignal(SignalOutcome(outcome), job) for outcome, job in before]
+    answers = [_deliver(tx, queue, each) for each in signals]
+    remember(tx, call, [(each.outcome, each.job_id) for each in answers])
+    return answers
+
+
+def _deliver(tx: Transaction, queue: str, signal: NewSignal) -> DeliveredSignal:
+    wait = SignalWait(signal.name, signal.key)
+    if signal.job_id is not None:
+        row = tx.find(queue)
+        key = None if row is None else keys_of(tx, row, (signal.job_id,)).get(signal.job_id)
+        job = None if key is None else tx.row(_ADDRESSEE, (key,))
+        if row is None or job is None or job.id != signal.job_id:
+            known = tx.one(_SQL["has_dead_letter"], (letter_id(queue, signal.job_id),)) is not None
+            return DeliveredSignal(SignalOutcome.ENDED if known else SignalOutcome.MISSING)
+        return _to_job(QueueChanges(tx, row), job, wait, signal)
+    row = tx.queue(queue)
+    owner = tx.row(_ADDRESSEE, (tx.value(_SQL["awaits"], (row.key, signal.name, signal.key)),))
+    if owner is not None:
+        return _to_job(QueueChanges(tx, row), owner, wait, signal)
+    return DeliveredSignal(_keep(tx, row, signal))
+
+
+def _to_job(step: QueueChanges, job: Addressee, wait: SignalWait, signal: NewSignal) -> DeliveredSignal:
+    tx, row = step.tx, step.row
+    if job.has_ended:
+        return DeliveredSignal(SignalOutcome.ENDED, job.id)
+    if signal.id is not None and tx.one(_SQL["knows"], (job.key, signal.id)) is not None:
+        return DeliveredSignal(SignalOutcome.DUPLICATE, job.id)
+    wakes = job.rests_for(wait)
+    if signal.only_if_waiting and not wakes:
+        return DeliveredSignal(SignalOutcome.NOT_WAITING, job.id)
+    count, size = tx.one(_SQL["unread"], (job.key,))
+    if count >= MAX_INBOX or size + len(signal.payload.encode()) > MAX_INBOX_BYTES:
+        return DeliveredSignal(SignalOutcome.FULL, job.id)
+    row.moves += 1
+    row.stepping |= RECORDED | SIGNALS
+    tx.run(_SQL["add"], (job.key, row.moves, signal.name, signal.key, signal.id, tx.now, signal.payload))
+    tx.run(_SQL["note"], (job.key,))
+    if not wakes:
+        return DeliveredSignal(SignalOutcome.KEPT, job.id)
+    step.leave(job.key, job.place, job.rank)
+    make_ready(step, job.key, row.front(job.priority))
+    step.event(EventKind.WAITING, job.id, prev="delayed")
+    step.flush()
+    return DeliveredSignal(SignalOutcome.WOKEN, job.id)
+
+
+def _keep(tx: Transaction, row: QueueRow, signal: NewSignal) -> SignalOutcome:
+    """Keep a signal by key for whoever will wait for it."""
+    place = (row.key, signal.name, signal.key)
+    if signal.id is not None and tx.one(_SQL["keeps"], (*place, signal.id, tx.now)) is not None:
+        return SignalOutcome.DUPLICATE
+    if signal.only_if_waiting:
+        return SignalOutcome.NOT_WAITING
+    size = len(signal.payload.encode())
+    count, total = tx.one(_SQL["kept_size"], (row.key, tx.now))
+    if count >= MAX_KEPT_SIGNALS or total + size > MAX_KEPT_SIGNAL_BYTES:
+        return SignalOutcome.FULL
+    row.moves += 1
+    row.stepping |= SIGNALS
+    tx.run(_SQL["keep"], (*place, row.moves, signal.id, tx.now, tx.now + signal.ttl, size, signal.payload))
+    return SignalOutcome.KEPT
+
+
+def inbox(tx: Transaction, queue: str, identity: str, where: Kept) -> list[SignalRow]:
+    """The signals of a job that nobody has received yet."""
+    key = steps_key(tx, queue, identity, where)
+    found = [] if key is None else tx.rows(_INBOX, (key,))
+    return [SignalRow(each.number, each.name, each.text, each.at, each.id, each.word) for each in found]
+
+
+def receive(
+    tx: Transaction, lease: Lease, key: str, signals: Sequence[SignalWait], digest: str | None, call: Call | None
+) -> StepAnswer:
+    """Receive the oldest of these signals. A repeated call reads the row again, which may be large."""
+    before = answered(tx, call)
+    if before is not None:
+        verdict, at, has_row, steps, size = before
+        held = holder(tx, lease.queue, lease) if has_row else None
+        if isinstance(held, StepVerdict):
+            return StepAnswer(held, tx.now)
+        text = None if held is None else recorded_job(tx, held[0]).row(tx, key)
+        return StepAnswer(StepVerdict(verdict), at, text, steps, size)
+    answer = _receive(tx, lease, key, signals, digest)
+    remember(tx, call, (answer.verdict, answer.now, answer.row is not None, answer.steps, answer.bytes))
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A job that receives a signal: under which key, and what is there."""
+
+    job: RecordedJob
+    made: int
+    key: str
+    digest: str | None
+    before: str | None
+
+    @property
+    def wait(self) -> StepRow | None:
+        """The row of the wait, if it is recorded."""
+        found = None if self.before is None else load_step(self.key, self.before)
+        return found if found is not None and found.kind is StepKind.WAIT else None
+
+    def record(self, tx: Transaction, row: QueueRow, received: ReceivedSignal | None) -> StepAnswer:
+        """Record what was received, or that the time is over."""
+        job, wait = self.job, self.wait
+        until = None if wait is None else wait.until
+        step = StepRow(
+            self.key,
+            StepKind.RECEIVED,
+            job.seq + 1,
+            tx.now,
+            0,
+            self.digest,
+            job.reruns,
+            self.made,
+            until,
+            dump_received(received),
+        )
+        text = job.put(tx, step, self.before)
+        if text is None:
+            return StepAnswer(StepVerdict.FULL, tx.now, None, job.count, job.bytes)
+        job.save(tx, row)
+        return StepAnswer(StepVerdict.OK, tx.now, text, job.count, job.bytes)
+
+
+def _receive(tx: Transaction, lease: Lease, key: str, signals: Sequence[SignalWait], digest: str | None) -> StepAnswer:
+    held = holder(tx, lease.queue, lease)
+    if isinstance(held, StepVerdict):
+        return StepAnswer(held, tx.now)
+    row, (number, made) = tx.queue(lease.queue), held
+    job = recorded_job(tx, number)
+    reading = _Reading(job, made, key, digest, job.row(tx, key))
+    if reading.before is not None and reading.before[0] not in _OPEN:
+        return StepAnswer(StepVerdict.OK, tx.now, reading.before, job.count, job.bytes)
+    if not await_keys(tx, row, number, signals):
+        return StepAnswer(StepVerdict.CLASH, tx.now, None, job.count, job.bytes)
+    kept, signal = _oldest(tx, row, number, signals)
+    if signal is not None:
+        answer = reading.record(tx, row, ReceivedSignal(SignalWait(signal.name, signal.word), signal.text))
+        if answer.verdict is StepVerdict.OK:
+            _take(tx, row, number, signal, kept=kept)
+            end_waits(tx, row, number, signals)
+        return answer
+    wait = reading.wait
+    if wait is not None and wait.until is not None and wait.until <= tx.now:
+        end_waits(tx, row, number, signals)
+        return reading.record(tx, row, None)
+    return StepAnswer(StepVerdict.OK, tx.now, None, job.count, job.bytes)
+
+
+def _oldest(
+    tx: Transaction, row: QueueRow, key: int, signals: Sequence[SignalWait]
+) -> tuple[bool, StoredSignal | None]:
+    """The signal to receive, and whether it was kept by its key. Those of one name and key that were kept are older
+    than those in the inbox."""
+    first: dict[SignalWait, tuple[bool, StoredSignal]] = {}
+    if row.stepping & SIGNALS:
+        by_key = json.dumps([[each.name, each.key] for each in signals if each.key is not None])
+        found = [(True, each) for each in tx.rows(_KEPT, (by_key, row.key, tx.now))]
+        found += [(False, each) for each in tx.rows(_INBOX, (key,))]
+        for kept, each in found:
+            first.setdefault(SignalWait(each.name, each.word), (kept, each))
+    there = [first[each] for each in signals if each in first]
+    return min(there, key=lambda each: (each[1].at, not each[0], each[1].number), default=(False, None))
+
+
+def _take(tx: Transaction, row: QueueRow, key: int, signal: StoredSignal, *, kept: bool) -> None:
+    """A signal has been received: the job remembers its id."""
+    if kept:
+        tx.run(_SQL["take_kept"], (row.key, signal.name, signal.word, signal.number))
+    else:
+        tx.run(_SQL["take"], (key, signal.number))
+    if signal.id is not None:
+        row.moves += 1
+        row.stepping |= SIGNALS
+        tx.run(_SQL["add"], (key, row.moves, signal.name, signal.word, signal.id, signal.at, None))
+        tx.run(_SQL["trim_ids"], (key, key, SIGNAL_IDS))
