@@ -155,7 +155,7 @@ def _fine(found: Explanation, record: JobRow, view: QueueSummary, workers: Seque
     return fine
 
 
-_LINES: Final = 1_000  # of a log to show to show
+_LINES: Final = 1_000  # of a log to show
 _A_PAGE: Final = 100
 _MOST_PERCENT: Final = 1e15  # larger values are not percentages, and may exceed a float
 _DEPTH, _WIDTH = 6, 20  # limits of the displayed flow
