@@ -1,4 +1,4 @@
--- A call that is sent again gets its first answer, and has no second effect.
+-- A repeated call gets its first answer, and has no second effect.
 -- needs nothing
 -- The last answer to each sender is kept. ARGV[2] is the sender, ARGV[3] the call's number.
 local calls = {key = W .. G.call .. ARGV[2] .. ':call'}

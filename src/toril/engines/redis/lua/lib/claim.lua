@@ -1,11 +1,11 @@
--- Which jobs are claimed, what keeps a claim from more, and when it may bring more.
+-- Claims: which jobs, what prevents more, and when there may be more.
 -- needs queue jobs line groups group_maintenance rates leases finish steps
 -- ARGV[4] want, [8] alone ('only': suspects only), [10] priorities first, [11] to [13] the claimer's own rate:
 -- max, ms, window.
 local claim = {unstarted = {}, step_bytes = 0}
 local most_running
 
--- Jobs whose time has come go to the end of their line, in the order of their time, a bounded number.
+-- Move due jobs to the end of their line, in the order of their due times, a bounded number.
 function claim.promote()
   if line.delayed == 0 then return end
   local due = call('ZRANGEBYSCORE', P .. K.delayed, 0, (now + 1) * N.ties - 1, 'LIMIT', 0, N.promoted)
@@ -25,7 +25,7 @@ function claim.promote()
   groups.flush()
 end
 
--- End a job instead of starting it; where it has failed, that is an attempt.
+-- End a job instead of starting it; a failure counts as an attempt.
 function claim.end_early(id, f, cause, reason, kind)
   local made = (context.number(f[F.attempts_made]) or 0) + ((cause == 'expired' or cause == 'cancelled') and 0 or 1)
   local job = {
@@ -37,7 +37,7 @@ function claim.end_early(id, f, cause, reason, kind)
   claim.unstarted[#claim.unstarted + 1] = {id, job.name, reason, kind}
 end
 
--- Start a job, unless it is gone, too old, has been failed from afar, or cancelled where its worker did not look.
+-- Start a job, unless it is gone, has expired, was failed by another job, or was cancelled unnoticed by its worker.
 function claim.start(id, suspect)
   local key = P .. id
   local row, f = redis.pcall('HGETALL', key), {}
@@ -45,8 +45,8 @@ function claim.start(id, suspect)
   if not f[F.name] then return call('HINCRBY', P .. K.toril, F.ghosts, 1) end
   local expires, deferred, cancelled = f[F.expires], f[F.deferred], f[F.cancelling]
   if cancelled and f[F.started_at] then return claim.end_early(id, f, 'cancelled', cancelled, 'JobCancelled') end
-  if cancelled then call('HDEL', key, F.cancelling) end  -- somebody has had it run again since
-  if f[F.rest] then steps.stop_resting(id) end  -- another library has moved it on
+  if cancelled then call('HDEL', key, F.cancelling) end  -- it has been retried since
+  if f[F.rest] then steps.stop_resting(id) end  -- another library has moved it
   if expires and (tonumber(expires) or now + 1) <= now then
     local by = f[F.starts] and 'again by ' or 'by '
     return claim.end_early(id, f, 'expired', 'expired: not started ' .. by .. expires, 'JobExpired')
@@ -69,7 +69,7 @@ function claim.has_passed_enough()
   return #claim.unstarted + groups.turned_away >= N.expired or claim.step_bytes >= N.claimed_steps
 end
 
--- The first `size` live jobs of what `pop` gives.
+-- The first `size` live jobs that `pop` returns.
 function claim.take(pop, size, suspect)
   local most = #leases.taken + size
   while #leases.taken < most and not claim.has_passed_enough() do
@@ -79,7 +79,7 @@ function claim.take(pop, size, suspect)
   end
 end
 
--- A suspect that stands in no line any more was taken by another library's worker, or is gone.
+-- A suspect that is no longer in the line was claimed by another library's worker, or is gone.
 function claim.pop_suspect()
   while line.suspects > 0 do
     local first = call('ZPOPMIN', P .. K.suspects)[1]
@@ -89,7 +89,7 @@ function claim.pop_suspect()
   return {}
 end
 
--- The next in the line, past those who must run alone; they stay at the front.
+-- The next jobs in the line, skipping those that must run alone, which stay at the front.
 function claim.pop_waiting(size)
   if line.suspects == 0 then
     local ids = call('RPOP', P .. K.wait, size) or {}
@@ -119,7 +119,7 @@ function claim.pop_prioritized(size)
   return ids
 end
 
--- Take up to `size`: a suspect alone, else from the line and what is admitted to it.
+-- Take up to `size` jobs: a suspect alone, else from the line and from groups.
 function claim.take_some(size)
   if ARGV[8] ~= '' and size > 0 and line.suspects > 0 then claim.take(claim.pop_suspect, 1, 1) end
   if ARGV[8] == 'only' or #leases.taken > 0 then return end
@@ -130,11 +130,11 @@ function claim.take_some(size)
     if #leases.taken < size then claim.take(second, size - #leases.taken, 0) end
     if #leases.taken == size or claim.has_passed_enough() then return end
     if not groups.used() or groups.admit_more(size - #leases.taken) == 0 then return end
-    line.ready, line.prioritized, line.moved = line.ready + size, line.prioritized + size, true  -- it is in one of them
+    line.ready, line.prioritized, line.moved = line.ready + size, line.prioritized + size, true  -- it is in one of the two
   end
 end
 
--- How many the gates let through, which is the narrowest, and when it opens.
+-- How many jobs the gates let through, which gate is the narrowest, and when it opens.
 function claim.gates(want)
   if queue.meta[1] then return 0, 'paused' end
   local size, gate, opens = want, nil, nil
@@ -150,7 +150,7 @@ function claim.gates(want)
   return size, gate, opens
 end
 
--- When a claim that brought too little may bring more.
+-- When a claim that got too few jobs may get more.
 function claim.wake_time()
   if ARGV[8] == 'only' then return end
   if line.ready > line.suspects or line.prioritized > 0 or groups.can_admit() then return now end
@@ -170,7 +170,7 @@ function claim.check_seats(wake_at)
   return group_maintenance.strangers and math.min(wake_at or now + N.glance, now + N.glance) or wake_at
 end
 
--- Claim up to `want` jobs. What keeps the claim from more, when it may bring more, and how many suspects there are.
+-- Claim up to `want` jobs. Returns what prevents more, when there may be more, and how many suspects there are.
 function claim.batch(want)
   most_running = tonumber(queue.meta[2] or nil)
   most_running = most_running and (most_running < 0 and 0 or context.number(most_running))
@@ -199,7 +199,7 @@ function claim.batch(want)
   return false, wake_at, suspects
 end
 
--- Tell those who sleep, by the marker, whether there is more; `settled`: some jobs were settled in this step.
+-- Set the marker for idle workers if there is more; `settled`: some jobs were settled in this step.
 -- Suspects do not count: who runs something cannot take them, and would be woken again and again; but a mark that was set
 -- for them stays. Nor is one set while the rate is shut: whoever finds it so comes back by the clock.
 function claim.notify(want, gate, settled, released_suspect)

@@ -1,4 +1,4 @@
--- What every script begins with: where its keys are, what time it is, and whether keys are of the types they should be.
+-- The beginning of every script: its keys, its time, and checks of the types of keys.
 -- needs nothing
 -- P and W are what the queue's and the fleet's keys begin with, EVENTS is the queue's stream, PREFIX stands before the
 -- names of queues. `now` is the server's clock, unless the caller sent a time: then keys that expire outlive it by
@@ -8,8 +8,8 @@ local P, W = KEYS[1], KEYS[2]
 local EVENTS, PREFIX = P .. K.events, W:sub(1, -8)
 local call, try = redis.call, redis.pcall
 local now, slack, NOW = tonumber(ARGV[1]), N.slack, ARGV[1]
--- A number becomes an argument by way of `%.17g`, which is slow; texts of those that come often are made once.
--- Not by `%d`: where the server is one of 32 bits, no time in ms fits.
+-- Redis formats numbers with `%.17g`, which is slow, so the texts of frequent numbers are made once.
+-- Not with `%d`: on a 32-bit server, times in ms would not fit.
 if now then
   NOW = string.format('%.0f', now)
 else
@@ -37,12 +37,12 @@ function context.wrong(kind, ...)
   end
 end
 
--- The same question where the answer is nearly always yes: a number costs less than the name of a type.
+-- The same check if the answer is nearly always yes: a number costs less than the name of a type.
 function context.fits(command, name)
   return type(redis.pcall(command, P .. name)) == 'number'
 end
 
--- Whether a key made of this id is the layout's own. Any program can put such a word into a line.
+-- Whether this id gives a key of the layout. Any program can put such a word into a list.
 function context.is_reserved(id)
   if id:find('^%d+$') then return false end
   local first, rest = id:match('^([^:]*):?(.*)$')

@@ -21,7 +21,7 @@ function control.change(first, act, flush)
   return control.answer(lists.done, lists.asked, refused)
 end
 
--- The answer, once those who sleep are told of the change.
+-- The answer, after idle workers were notified of the change.
 function control.answer(done, asked, refused)
   if #done > 0 then
     queue.trim_events(call('HGET', P .. K.meta, F.max_events))

@@ -22,7 +22,7 @@ function dead_letters.can_add()
   return ours
 end
 
--- A time as people and Node write it. The server's Lua knows no dates.
+-- A time in ISO format, as Node writes it. The server's Lua has no dates.
 function dead_letters.date_of(ms)
   local days = math.floor(ms / 86400000) + 719468
   local era = math.floor(days / 146097)
@@ -37,7 +37,7 @@ function dead_letters.date_of(ms)
     math.floor(rest / 60000) % 60, math.floor(rest / 1000) % 60, rest % 1000)
 end
 
--- Whether a payload may stand within another text of JSON as it is.
+-- Whether a payload can be embedded in JSON text as it is.
 function dead_letters.is_json(text)
   local lower = text:lower()
   if lower:find('nan', 1, true) or lower:find('inf', 1, true) or lower:find('0x', 1, true) then return false end
@@ -59,7 +59,7 @@ end
 -- `fields` of the failure are written with it; `reason` is what is shown of it; `from` is where it lies, if not in its place.
 function dead_letters.add(id, job, cause, reason, fields, from)
   local key, dead, letter = from or P .. id, parents.dead_letter_key(PREFIX .. dead_letters.queue_name .. ':' .. id)
-  if key ~= dead and call('EXISTS', dead) == 1 then dead_letters.delete_details(dead) end  -- an older job had the same id
+  if key ~= dead and call('EXISTS', dead) == 1 then dead_letters.delete_details(dead) end  -- an older dead letter had the same id
   call('HSET', key, F.attempts_made, job.made, F.stalls, job.stalls, F.finished_at, NOW, unpack(fields))
   local f = call('HMGET', key, F.data, F.kind)
   local data, head = f[1] or '', dead_letters.head_of(id, job, cause, reason, f[2])
@@ -76,12 +76,12 @@ function dead_letters.add(id, job, cause, reason, fields, from)
   if call('ZADD', dead_letters.base .. K.letters, NOW, letter) == 1 then call('LPUSH', dead_letters.base .. K.wait, letter) end
 end
 
--- What stands beside a dead letter: its log, and what it knows of its children.
+-- Other data of a dead letter: its log, and what it knows of its children.
 function dead_letters.delete_details(key)
   call('DEL', key .. K.logs, key .. K.processed, key .. K.child_failures, key .. K.dependencies, key .. K.unsuccessful)
 end
 
--- The job's own payload out of the dead letter's.
+-- Extract the job's own payload from the dead letter's.
 function dead_letters.own_data(data, head, kept)
   if kept then return kept end
   head = tonumber(head or nil)
@@ -98,7 +98,7 @@ function dead_letters.row(letter, when)
   return row
 end
 
--- Jobs of ours that a worker of another library failed. It keeps them, as their options tell it to; here they are moved.
+-- Move our jobs that failed on another library's worker, which keeps them as their options say.
 -- What it writes goes by its machine's clock, so a stretch behind the last one seen is looked at again.
 function dead_letters.collect(limit)
   local from = tonumber(call('HGET', P .. K.toril, F.collected) or nil) or 0
@@ -120,7 +120,7 @@ function dead_letters.collect(limit)
   return moved
 end
 
--- Delete dead letters. How many.
+-- Delete dead letters, and return how many.
 function dead_letters.drop(letters)
   for i = 1, #letters do
     call('ZREM', dead_letters.base .. K.letters, letters[i])
@@ -131,7 +131,7 @@ function dead_letters.drop(letters)
   return #letters
 end
 
--- Drop dead letters whose own retention is over.
+-- Delete dead letters whose retention is over.
 function dead_letters.prune(limit)
   local count, age = (call('HGET', dead_letters.base .. K.toril, F.keep_letters) or ''):match('^(%-?%d+) (%-?%d+)$')
   count, age = tonumber(count), tonumber(age)

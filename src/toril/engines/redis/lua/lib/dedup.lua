@@ -1,4 +1,4 @@
--- Deduplication keys, of each of which one job at a time is the owner.
+-- Deduplication keys, each owned by one job at a time.
 -- needs queue jobs line places parents new_jobs steps signals
 -- `de:<key>` names the owner, for a time or until it ends; `dn:<key>` is a job to be made when it ends. Where the clock
 -- is not the server's, the time is written beside.
@@ -10,7 +10,7 @@ function dedup.take(key, id, ttl)
   if slack > 0 and not ttl then call('HDEL', P .. K.toril, 'de:' .. key) end
 end
 
--- A job that has been removed owns nothing any more, and is no one's child.
+-- A removed job no longer owns its key, and is nobody's child.
 function dedup.disown(id)
   local f = call('HMGET', P .. id, F.dedup, F.parent)
   local key = f[1]
@@ -25,7 +25,7 @@ function dedup.keep_due(key, options, due)
   call('HSET', P .. K.dedup_next .. key, F.ready, due, F.opts, delay .. options:sub(2))
 end
 
--- A job that has ended releases a key that it owns until then, to the next job of the key.
+-- A job that has ended gives up its key, to the next job of the key.
 function dedup.release(key, id)
   local owned, following = P .. K.dedup .. key, P .. K.dedup_next .. key
   if call('GET', owned) ~= id or call('PTTL', owned) ~= -1 then return end
@@ -42,7 +42,7 @@ function dedup.release(key, id)
   places.mark_due()
 end
 
--- Who owns a key. An owner that is gone without having ended has released it.
+-- The owner of a key. An owner that is gone without having ended has given it up.
 function dedup.owner(key)
   local owned = P .. K.dedup .. key
   local owner = call('GET', owned)

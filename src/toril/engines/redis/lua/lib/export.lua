@@ -1,4 +1,4 @@
--- Jobs, dead letters and the rest that leave for another store: taken out whole, kept until they are known to be there.
+-- Exports jobs, dead letters and other data: takes them out completely, and keeps them until the import is confirmed.
 -- needs jobs groups places parents dead_letters schedules
 -- One batch is under way at a time, and numbered. ARGV[3] is the store it is for, [4] a mark for a new one, [5] how many
 -- may leave. `settled` are those taken, or known to stay.
@@ -6,21 +6,21 @@ local export = {progress = W .. G.moving, items = {}, taken = 0, most = tonumber
 local BATCH, HOME = W .. G.van, P
 local from_wait, bytes, held_up = {}, 0, {}
 
--- The batch that is under way: number, mark, items, now.
+-- The batch in transit: number, mark, items, now.
 function export.batch()
   local f, items = call('HMGET', export.progress, 'number', 'mark'), call('LRANGE', BATCH, 0, -1)
   for i = 1, #items do items[i] = cmsgpack.unpack(items[i]) end
   return {tonumber(f[1]), f[2], items, now}
 end
 
--- The batch that is on its way, if there is one; an error reply if it is for another store.
+-- The batch in transit, if there is one; an error reply if it is for another store.
 function export.under_way()
   local f = call('HMGET', export.progress, 'under_way', 'to')
   if not f[1] then return nil end
   return f[2] == ARGV[3] and export.batch() or redis.error_reply('TORILMOVING to another')
 end
 
--- Keep these as the batch that is under way.
+-- Keep these as the batch in transit.
 function export.send(items)
   if #items == 0 then return false end
   call('HINCRBY', export.progress, 'number', 1)
@@ -35,7 +35,7 @@ function export.is_run(id)
   return schedule and (call('HGET', schedules.own, 'last:' .. schedule) == id or schedules.is_current_run(id))
 end
 
--- Where a job stands, found without walking a long list.
+-- The place of a job, found without walking a long list.
 function export.standing(id)
   if call('EXISTS', P .. id) == 0 then return nil end
   for i = 1, #places.sets do
@@ -48,7 +48,7 @@ function export.standing(id)
   return 'waiting'
 end
 
--- What a job knows of its children: open, returned, failed and passed over, failed.
+-- What a job knows of its children: open, returned, failed and ignored, failed.
 function export.children(key)
   if call('EXISTS', key .. K.dependencies, key .. K.processed, key .. K.child_failures, key .. K.unsuccessful) == 0 then return false end
   return {
@@ -57,7 +57,7 @@ function export.children(key)
   }
 end
 
--- The key that a job owns, until when, and what is made then. It owns it no longer.
+-- Give up a job's key, and return the key, until when it is owned, and the next job.
 function export.held_key(id, key)
   local owned, following = P .. K.dedup .. (key or ''), P .. K.dedup_next .. (key or '')
   if not key or call('GET', owned) ~= id then return false end
@@ -69,7 +69,7 @@ function export.held_key(id, key)
   return held
 end
 
--- Take a job out of its place, whole.
+-- Take a complete job out of its place.
 function export.take_out(member)
   local id = member.id
   places.switch_queue(member.base)
@@ -95,7 +95,7 @@ function export.take_out(member)
   jobs.delete(id)
 end
 
--- Take a dead letter, whole.
+-- Take a complete dead letter.
 function export.take_dead_letter(letter)
   local base = P
   P = dead_letters.base
@@ -115,7 +115,7 @@ end
 
 function export.is_full() return export.taken >= export.most or bytes >= N.page end
 
--- Nothing leaves while something runs where more would then run at once than may, or out of turn.
+-- Nothing leaves while something runs if otherwise more could run at once than allowed, or out of order.
 function export.is_held_up()
   if held_up[P] == nil then
     held_up[P] = call('LLEN', P .. K.active) > 0 and (groups.used() or call('HEXISTS', P .. K.meta, F.concurrency) == 1)
@@ -123,7 +123,7 @@ function export.is_held_up()
   return held_up[P]
 end
 
--- Whom a job waits for, and who waits for it, are next; false if it stays.
+-- Its children and its parent are next; false if it stays.
 function export.look(member, ahead, with_runs)
   local key, ended = P .. member.id, member.state == 'completed' or member.state == 'failed'
   if export.settled[key] or member.state == 'active' then return false end
@@ -187,7 +187,7 @@ function export.leave_list(base, ids)
   until false
 end
 
--- What is left to do after all are taken.
+-- What remains to be done after all are taken.
 function export.flush()
   for base, ids in pairs(from_wait) do export.leave_list(base, ids) end
   places.switch_queue(HOME)

@@ -53,7 +53,7 @@ function fast_path.next_jobs(seen, want)
   return found, #ids > want
 end
 
--- End all of them.
+-- End all of these jobs.
 function fast_path.settle(ended, ids, running)
   local runs = {}
   line.leave_active(ids, running)
@@ -74,7 +74,7 @@ function fast_path.settle(ended, ids, running)
   call('PUBLISH', P .. K.ended, table.concat(ids, '\n'))
 end
 
--- The answer, or nil where this exchange is not as usual: then nothing is written.
+-- The answer, or nil if this exchange is not a usual one; then nothing is written.
 function fast_path.run(want, count)
   local meta, own = queue.meta, queue.own
   if ARGV[8] ~= '' or ARGV[11] ~= '' or meta[1] or meta[2] or meta[3] or own[5] then return end

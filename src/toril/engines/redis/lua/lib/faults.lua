@@ -1,9 +1,9 @@
--- What is wrong: whether a fault is there, now.
+-- Faults: whether one exists now.
 -- needs groups places parents
 -- Lists have to be walked, so their lengths are counted up, and jobs of a queue whose lists are long are taken to be where
 -- they should be.
 local faults = {check = {}, walked = 0, lists = {K.active, K.wait, K.paused}}
--- Fields of our own that we do not know here may say that the job is kept elsewhere.
+-- Unknown fields of Toril's may mean that the job is stored elsewhere too.
 local PLAIN = {
   [F.held] = 1, [F.expires] = 1, [F.metadata] = 1, [F.checkpoint] = 1, [F.cancelling] = 1, [F.kind] = 1, [F.stall_cause] = 1,
   [F.waited] = 1, [F.parked] = 1, [F.group] = 1, [F.order] = 1, [F.ready] = 1, [F.errors] = 1,
@@ -17,12 +17,12 @@ function faults.can_walk()
   return length <= N.walked
 end
 
--- What Node writes when it starts a job that is not there has no name.
+-- A hash that Node writes when it starts a job that is gone has no name.
 function faults.is_job(id) return redis.pcall('HEXISTS', P .. id, F.name) == 1 end
 
 function faults.is_locked(id) return call('EXISTS', P .. id .. K.lock) == 1 end
 
--- All the places where an id stands; a list counts up to twice.
+-- All the places that contain an id; a list counts up to twice.
 function faults.places(id)
   local found = {}
   for i = 1, #places.sets do
@@ -43,7 +43,7 @@ function faults.check.ghost(id, place)
   return not faults.is_job(id) and not faults.is_locked(id) and faults.stands_in(place, id)
 end
 
--- A lock does not excuse it: who takes a job puts it into `active` in the same step.
+-- A lock does not explain it: whoever claims a job puts it into `active` in the same step.
 function faults.check.orphan(id)
   local names, known = redis.pcall('HKEYS', P .. id), {}
   for i = 1, #names do
@@ -56,7 +56,7 @@ end
 
 function faults.check.two_places(id) return faults.is_job(id) and faults.can_walk() and #faults.places(id) > 1 end
 
--- Who runs a job holds its lock. The deadline is ours; recovery looks at it every few seconds.
+-- Whoever runs a job holds its lock. The deadline is ours; recovery checks it every few seconds.
 function faults.check.lost_job(id)
   local deadline = tonumber(call('ZSCORE', P .. K.deadlines, id) or nil) or 0
   return deadline + N.patience < now and not faults.is_locked(id) and faults.is_job(id) and faults.stands_in(K.active, id)
@@ -76,7 +76,7 @@ function faults.check.missing_marker(first)
   return call('LLEN', P .. K.wait) > call('ZCARD', P .. K.suspects) or call('ZCARD', P .. K.prioritized) > 0
 end
 
--- Whether a parent has nobody who could release it: no child, or only such as are gone.
+-- Whether nobody could release a parent: it has no children, or all of them are gone.
 function faults.check.stuck_parent(id)
   if not call('ZSCORE', P .. K.waiting_children, id) or not faults.is_job(id) then return false end
   local key, cursor, seen = P .. id .. K.dependencies, '0', 0
@@ -85,13 +85,13 @@ function faults.check.stuck_parent(id)
     cursor, seen = found[1], seen + #found[2]
     for i = 1, #found[2] do
       local child = found[2][i]
-      if child == P .. id .. K.hold or not parents.is_gone(child) then return false end  -- more children may be on their way
+      if child == P .. id .. K.hold or not parents.is_gone(child) then return false end  -- more children may follow
     end
   until cursor == '0' or seen > N.strangers
   return cursor == '0'
 end
 
--- A key without a time is its owner's until that ends. One with a time goes by itself.
+-- A key without a time belongs to its owner until that ends. One with a time expires by itself.
 function faults.check.stale_dedup(key)
   local name = P .. K.dedup .. key
   local owner = redis.pcall('GET', name)
@@ -108,8 +108,8 @@ function faults.check.dead_worker(worker)
   return till and till + N.prune_overdue < now
 end
 
--- Else this script would have ended before.
+-- Otherwise this script would have ended before.
 function faults.check.foreign_key() return false end
 
--- That only readers of JSON in Python decide.
+-- Only Python's JSON reader can decide that.
 function faults.check.unreadable_job() return false end

@@ -6,7 +6,7 @@ local SET = {completed = P .. K.completed, failed = P .. K.failed}
 local records, kept = {completed = {}, failed = {}, cancelled = {}}, {completed = {}, failed = {}}
 local last_score, ended, owned = {}, {}, {}
 
--- What a job that ends writes to; where it is kept, or its result is, also to that.
+-- The keys that the end of a job writes to, including where it or its result is kept.
 function finish.wrong(ending, kept)
   local zset, runs, counts = K.failed, K.runs_failed, K.metrics_failed
   if ending == 'completed' then zset, runs, counts = K.completed, K.runs_completed, K.metrics_completed end
@@ -16,7 +16,7 @@ function finish.wrong(ending, kept)
   return context.wrong('zset', zset, K.ages, K.results_till) or context.wrong('hash', K.results)
 end
 
--- By the time of ending; within a millisecond by fractions of it, in the order of ending.
+-- A score by time of ending; fractions give the order within a millisecond.
 function finish.score(ending)
   local score = last_score[ending]
   if not score then
@@ -65,7 +65,7 @@ function finish.job(ending, id, job, cause, text, shown, whole, fields)
   kept[ending][#kept[ending] + 1] = {count, age}
 end
 
--- Remove jobs that retention keeps no longer.
+-- Remove jobs beyond their retention.
 function finish.remove(ending, ids)
   if #ids == 0 then return end
   call('ZREM', SET[ending], unpack(ids))
@@ -87,7 +87,7 @@ function finish.trim(ending, keeps)
   end
 end
 
--- What the jobs that ended in this step leave behind, in few commands. To be called after the last of them.
+-- Write what the jobs that ended in this step leave behind, in few commands. Call it after the last of them.
 function finish.flush()
   metrics.flush()
   for ending, list in pairs(records) do
@@ -103,7 +103,7 @@ function finish.flush()
   parents.flush()
 end
 
--- The last of the traces, as many as the job's producer wants.
+-- The last traces, as many as the job's producer wants.
 function finish.last_traces(traces, options)
   local most = context.number(jobs.options(options).stackTraceLimit)
   local fine, list = pcall(cjson.decode, most and traces or '')

@@ -20,7 +20,7 @@ function flows.node(n)
   return node
 end
 
--- Whether a parent knows this child.
+-- Whether a parent has this child.
 function flows.is_known(parent, child)
   return call('SISMEMBER', parent .. K.dependencies, child) == 1 or call('HEXISTS', parent .. K.processed, child) == 1
     or call('HEXISTS', parent .. K.child_failures, child) == 1 or call('ZSCORE', parent .. K.unsuccessful, child)
@@ -38,7 +38,7 @@ function flows.wrong_parent(node)
   flows.with_children[node.parent] = {stored = true, base = node.parent_base, id = node.n[14]}
 end
 
--- A job that is there already becomes a child, unless it is another's or has children.
+-- An existing job becomes a child, unless it has another parent or has children.
 function flows.wrong_child(node, state)
   local other, parent = call('HGET', node.key, F.parent), node.n[13] .. ':' .. node.n[14]
   local link = other and parents.link(other)
@@ -55,7 +55,7 @@ end
 function flows.keep(node, how)
   node.how = how
   places.switch_queue(node.base)
-  -- One that is gone has ended; one that is there and stands nowhere is about to be settled.
+  -- A job that is gone has ended; one that exists but is in no place is about to be settled.
   node.state = places.state(node.n[2]) or (call('EXISTS', node.key) == 1 and 'active' or 'completed')
   if how == 'out' then flows.left_out[node.key] = true end
 end
@@ -79,7 +79,7 @@ function flows.decide(node)
       flows.fresh[node.base], fresh.count = fresh, fresh.count + 1
       if group ~= '' then fresh.of_groups[group] = (fresh.of_groups[group] or 0) + 1 end
     end
-  elseif not node.parent then  -- a flow that is there already, unless it was never whole
+  elseif not node.parent then  -- a flow that exists already, unless it is incomplete
     local building = node.waits and call('SISMEMBER', node.key .. K.dependencies, node.key .. K.hold) == 1
     if building then flows.with_children[node.key] = {stored = true, base = node.base, id = node.n[2]} end
     flows.keep(node, building and 'resumed' or 'out')
@@ -89,7 +89,7 @@ function flows.decide(node)
   end
 end
 
--- A refusal if this queue, or a group of it, would have more waiting than it may.
+-- A refusal if this queue or one of its groups would exceed its limit of waiting jobs.
 function flows.overfull(name, fresh)
   local most = tonumber(call('HGET', P .. K.toril, F.max_waiting) or nil)
   if most then
@@ -172,7 +172,7 @@ function flows.write()
     places.switch_queue(node.base)
     if node.how == 'new' then
       flows.store_node(node)
-    elseif node.how == 'kept' then  -- a job that is there becomes a child
+    elseif node.how == 'kept' then  -- an existing job becomes a child
       local opts = call('HGET', node.key, F.opts) or '{}'
       if not opts:find('"parent"', 1, true) then call('HSET', node.key, F.opts, flows.options_with_parent(node, opts)) end
     end
@@ -213,7 +213,7 @@ function flows.adopt(id, text)
   if refusal then return 'child ' .. refusal[2] .. ' cannot be added: ' .. refusal[1] .. ' ' .. refusal[3] end
 end
 
--- Some parents a round, others in the next minute; and of each a few open children.
+-- A few parents per round, others in the next minute; and a few open children of each.
 function flows.release_stuck()
   local waiting, removed = call('ZCARD', P .. K.waiting_children), 0
   local first = waiting > 0 and math.floor(now / 60000) * N.parents_checked % waiting or 0
@@ -231,7 +231,7 @@ function flows.release_stuck()
   return removed
 end
 
--- Remove what has not started. A parent among them has its turn when its own children are gone.
+-- Remove jobs that have not started. A parent among them follows when its own children are gone.
 function flows.remove_child(child, parent)
   local name, id = child:sub(#PREFIX + 1):match('^([^:]+):(.+)$')
   if not name then return 0 end

@@ -1,10 +1,10 @@
--- What a child's end does to its parent, in any queue.
+-- Effects of a child's end on its parent, in any queue.
 -- needs groups
 -- It is written by the step that ends the child. Where the parent's own keys are of wrong types nothing is: `try` leaves
 -- those as they are.
 local parents = {ended = {}}
 
--- Whose child a job is, from its field; nil if it is nobody's.
+-- A job's parent, from its field; nil if it has none.
 function parents.link(text)
   local fine, link = pcall(cjson.decode, text or '')
   if not fine or type(link) ~= 'table' or type(link.queueKey) ~= 'string' or link.id == nil then return nil end
@@ -26,7 +26,7 @@ function parents.is_gone(child)
   return call('EXISTS', child) == 0 and call('EXISTS', (parents.dead_letter_key(child))) == 0
 end
 
--- Let a parent go on whose children have all ended.
+-- Release a parent whose children have all ended.
 function parents.release_if_done(link)
   if try('SCARD', link.key .. K.dependencies) == 0 then parents.let_go(link) end
 end
@@ -45,7 +45,7 @@ function parents.let_go(link)
   return parents.release(link, K.waiting_children, 'waiting-children')
 end
 
--- A parent fails for its child: by whoever claims it next, as in BullMQ, so that it fails in its own queue.
+-- Make a parent fail for its child at its next claim, as in BullMQ, so that it fails in its own queue.
 function parents.fail(link, reason)
   if try('EXISTS', link.key) ~= 1 then return end
   for _, name in ipairs({K.completed, K.failed}) do
@@ -55,7 +55,7 @@ function parents.fail(link, reason)
   if not parents.release(link, K.waiting_children, 'waiting-children') then parents.release(link, K.delayed, 'delayed') end
 end
 
--- Note with the parent how a child has ended.
+-- Record in the parent how a child ended.
 function parents.record_end(key, link, child, ending, text)
   if ending == 'completed' then
     try('HSET', key .. K.processed, child, text)
@@ -79,7 +79,7 @@ function parents.child_ended(child, field, ending, text, stays)
   end
   parents.record_end(link.key, link, child, ending, text)
   if failed and link.fpof then
-    if #text > 1000 then text = text:sub(1, 1000):gsub('[\128-\191]*$', ''):gsub('[\192-\255]$', '') end  -- no half character
+    if #text > 1000 then text = text:sub(1, 1000):gsub('[\128-\191]*$', ''):gsub('[\192-\255]$', '') end  -- do not cut a character in half
     return parents.fail(link, 'child ' .. child:sub(#PREFIX + 1) .. ' failed: ' .. text)
   elseif failed and link.cpof then
     return parents.let_go(link)
@@ -152,7 +152,7 @@ function parents.move_children(from, to)
   end
 end
 
--- A child runs again: its parent waits for it once more, if it still waits, or will when it runs again itself.
+-- A child runs again: its parent waits for it again, if it still waits, or will when it runs again itself.
 function parents.rejoin(id, field)
   local link = field and parents.link(field)
   if not link then return end

@@ -1,4 +1,4 @@
--- Where a job stands: its state, to the front, to the back, out; and the marker that tells of it.
+-- A job's place: its state, to the front, to the back, out; and the marker for idle workers.
 -- needs line groups steps
 local places = {sets = {
   {K.completed, 'completed'}, {K.failed, 'failed'}, {K.delayed, 'delayed'}, {K.prioritized, 'prioritized'},
@@ -30,7 +30,7 @@ function places.to_front(id, priority)
   call('ZADD', P .. K.prioritized, math.max(low, first[2] - 1), id)
 end
 
--- In which state a job is; nil if there is no such job, or it stands nowhere.
+-- The state of a job; nil if it does not exist, or is in no place.
 function places.state(id)
   if call('EXISTS', P .. id) == 0 then return nil end
   if groups.used() and groups.is_parked(id) then return 'waiting' end
@@ -41,7 +41,7 @@ function places.state(id)
   if call('LPOS', P .. K.wait, id, 'RANK', -1) or call('LPOS', P .. K.paused, id) then return 'waiting' end
 end
 
--- Take a job out of where it stands.
+-- Take a job out of its place.
 function places.leave(id, state)
   if state == 'delayed' or state == 'waiting_children' then steps.stop_resting(id) end
   if groups.used() and groups.leave(id) then return end
@@ -54,14 +54,14 @@ function places.leave(id, state)
   end
 end
 
--- Whether the queue lets nothing start: it is paused, or as many run as may.
+-- Whether nothing in the queue may start: it is paused, or at its concurrency.
 function places.is_blocked()
   local meta = call('HMGET', P .. K.meta, F.is_paused, F.concurrency)
   if meta[1] then return true end
   return meta[2] and call('LLEN', P .. K.active) >= math.floor(tonumber(meta[2]) or math.huge)
 end
 
--- The marker tells those who sleep that a claim may bring something.
+-- The marker tells idle workers that a claim may get something.
 -- Suspects do not count: who runs something cannot take them, and would be woken again and again. But a mark that was set
 -- for them stays.
 function places.mark_ready()
@@ -75,7 +75,7 @@ function places.mark_ready()
   call('ZREM', P .. K.marker, '0')
 end
 
--- The marker tells as well when the next delayed job is due.
+-- The marker also tells when the next delayed job is due.
 function places.mark_due()
   local first = call('ZRANGE', P .. K.delayed, 0, 0, 'WITHSCORES')
   if first[2] then call('ZADD', P .. K.marker, math.floor(first[2] / N.ties), '1') end

@@ -13,12 +13,12 @@ function queue.longest(most)
   return most and #most < 16 and most:find('^%d+$') and most or N.events
 end
 
--- Once a script, after its entries.
+-- Call it once per script, after its entries.
 function queue.trim_events(most)
   call('XTRIM', EVENTS, 'MAXLEN', '~', queue.longest(most))
 end
 
--- Read what is set for the queue, and what Toril counts in it.
+-- Read the queue's settings and counters.
 function queue.read_settings()
   queue.meta = call('HMGET', P .. K.meta, F.is_paused, F.concurrency, F.rate_max, F.rate_ms, F.max_events, F.version)
   queue.own = call('HMGET', P .. K.toril, F.claims, F.window, F.expiring, F.held_till, F.grouped, F.groups_set,

@@ -1,4 +1,4 @@
--- The rate at which a queue's jobs may start: which one holds, how many it lets start, and those that started.
+-- Rates: which one applies, how many starts it allows, and the starts that count.
 -- needs nothing
 -- BullMQ's `limiter` counts a fixed window; a sliding one is a set of starts, with their number beside it.
 local rates = {max = false, ms = 0, window = 'fixed', over = 0}
@@ -14,7 +14,7 @@ function rates.choose(max, ms, window, own_max, own_ms, own_window)
   end
 end
 
--- How many it lets start now, and where that is not all, when it lets more. Nothing is written.
+-- How many starts it allows now and, if that is not all, when it allows more. Writes nothing.
 function rates.left()
   if not rates.max then return math.huge, nil end
   if rates.window == 'sliding' then return rates.sliding_left() end
@@ -24,7 +24,7 @@ function rates.left()
   return math.max(0, rates.max - count), now + left
 end
 
--- `over` are those of the starts that count no more.
+-- `over` are the starts that no longer count.
 function rates.sliding_left()
   local old, over = call('ZRANGEBYSCORE', P .. K.starts, '-inf', now - rates.ms), 0
   for i = 1, #old do over = over + tonumber(old[i]:match(':(%d+)$')) end
@@ -34,7 +34,7 @@ function rates.sliding_left()
   return math.max(0, rates.max - count), oldest[2] and oldest[2] + rates.ms
 end
 
--- Forget the starts that `left` has found to count no more.
+-- Delete the starts that `left` found to no longer count.
 function rates.forget_old()
   if rates.over == 0 then return end
   call('ZREMRANGEBYSCORE', P .. K.starts, '-inf', now - rates.ms)

@@ -1,4 +1,4 @@
--- Jobs that failed run again: those that were kept, and dead letters.
+-- Runs failed jobs again: those that were kept, and dead letters.
 -- needs queue places parents dead_letters steps
 -- A parent has its children that have not succeeded run again with it, in whatever queue they are, and waits for them.
 -- `done` has the dead letters that are jobs again, in order; `with_parent` the keys of kept jobs, and the dead letters,
@@ -26,14 +26,14 @@ end
 
 function replay.stands_in(key, id) return type(try('ZSCORE', key, id)) == 'string' end
 
--- What a job has of its last run, and is not to have in its next.
+-- Fields of the last run that the next one must not have.
 function replay.reset(key)
   call('HDEL', key, F.finished_at, F.started_at, F.reason, F.result, F.attempts_made, F.attempts_made_old, F.stalls,
     F.trace, F.errors, F.kind, F.stall_cause, F.progress, F.expires, F.waited, F.worker, F.deferred, F.cancelling)
   call('HSET', key, F.delay, 0)
 end
 
--- Whether jobs can be put into the line of a queue: nothing in it is of a wrong type.
+-- Whether jobs can be put into a queue's line: none of its keys has a wrong type.
 function replay.takes_jobs(base)
   for name, kind in pairs({[K.wait] = 'list', [K.prioritized] = 'zset', [K.delayed] = 'zset', [K.waiting_children] = 'zset'}) do
     local found = call('TYPE', base .. name).ok

@@ -1,4 +1,4 @@
--- Schedules, which are BullMQ's schedulers: their runs are made and dropped.
+-- Schedules, stored as BullMQ's schedulers: creates and removes their runs.
 -- needs queue jobs places new_jobs steps signals
 -- What BullMQ's lack stands in the hash `toril:schedules`: under a scheduler's id its own settings as JSON; under that id
 -- after `paused:`, `over:` and `last:` what became of it, and the run started last.

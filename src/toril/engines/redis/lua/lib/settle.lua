@@ -1,4 +1,4 @@
--- Jobs that come back from those who ran them. Each counts only while its lease holds.
+-- Settlements. Each counts only while its lease is valid.
 -- needs queue jobs line groups places metrics leases finish flows steps rests
 -- The first of a batch is in ARGV[15] to [21]: id, token, kind, text, shown, extra, trace; the others follow.
 local settle = {delayed_some = false, released_suspect = false}
@@ -17,7 +17,7 @@ function settle.running_job(id)
   }
 end
 
--- Put a job back for a time.
+-- Delay a job.
 function settle.delay(id, job, delay, ...)
   call('HSET', P .. id, F.delay, delay, F.waited, delay, ...)
   if job.group then groups.delay(id, job.group) end
@@ -69,7 +69,7 @@ function settle.one(id, job, kind, text, shown, extra, trace)
   end
   if job.deferred and kind ~= 'f' and kind ~= 'x' then  -- a child's failure is its own
     kind, text, shown, whole, extra, trace = 'f', job.deferred, job.deferred:sub(1, 1024), #job.deferred <= 1024, 'ChildFailed', ''
-  elseif kind == 'r' and job.made + 1 >= jobs.attempts(jobs.options(job.options)) then  -- there is no attempt left
+  elseif kind == 'r' and job.made + 1 >= jobs.attempts(jobs.options(job.options)) then  -- no attempts are left
     kind, extra, shown, whole = 'f', shown, text:sub(1, 1024), #text <= 1024
   elseif kind == 'w' then
     local stays, refusal, why = settle.rest(id, job, text, tonumber(extra), trace)
@@ -133,7 +133,7 @@ function settle.check(count)
       batch.by_id[id], batch.verdicts[i], batch.settled[n], batch.ids[n], batch.locks[n] = job, OK, i, id, P .. id .. K.lock
       writes[kind == 'c' and 'completed' or 'failed'] = true
       if kind == 'w' then writes.rests = true end
-      if options.de or job.parent or job.deferred then writes.failed = true end  -- its end may bring another job
+      if options.de or job.parent or job.deferred then writes.failed = true end  -- its end may release another job
       if options.toril or options.removeOnComplete ~= true then writes.kept = true end
     else
       batch.verdicts[i] = (seen or call('EXISTS', P .. id) == 1) and LOST or MISSING
@@ -173,7 +173,7 @@ function settle.batch(batch)
     finish.flush()
   end
   groups.flush()
-  if batch.writes.failed or groups.admitted_some then  -- some may run again, or others because of them
+  if batch.writes.failed or groups.admitted_some then  -- some of them may run again, or others because of them
     line.count_ready()
     line.moved, line.delayed = true, call('ZCARD', P .. K.delayed)
   end

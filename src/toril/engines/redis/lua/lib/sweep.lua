@@ -1,4 +1,4 @@
--- Jobs are removed by the many.
+-- Removes many jobs at once.
 -- needs jobs groups dedup signals
 local sweep = {ids = {}}
 local LISTS_OF = {waiting = {K.wait, K.paused}, prioritized = {K.prioritized}, delayed = {K.delayed}}
@@ -11,7 +11,7 @@ function sweep.job(id)
   sweep.ids[#sweep.ids + 1] = id
 end
 
--- Empty a list from its next end, but for what is to stay.
+-- Empty a list from its next end, except for jobs that stay.
 function sweep.list(name, limit, stays)
   local kept = {}
   while #sweep.ids < limit and #kept < N.looked_at do
@@ -25,7 +25,7 @@ function sweep.list(name, limit, stays)
   for i = #kept, 1, -1 do call('RPUSH', P .. name, kept[i]) end
 end
 
--- Empty a sorted set from its beginning, but for what is to stay.
+-- Empty a sorted set from its beginning, except for jobs that stay.
 function sweep.zset(name, limit, stays)
   local first = 0
   while #sweep.ids < limit and first < N.looked_at do
@@ -60,7 +60,7 @@ function sweep.parked(limit, stays)
   end
 end
 
--- Empty a state of jobs that have not started, but for what is to stay.
+-- Empty a state of jobs that have not started, except for jobs that stay.
 function sweep.state(state, limit, stays)
   for _, name in ipairs(LISTS_OF[state]) do
     local empty = state == 'waiting' and sweep.list or sweep.zset

@@ -1,8 +1,8 @@
--- What the fleet knows of its workers, and how one is woken.
+-- The workers of the fleet, and how to wake one.
 -- needs nothing
 local workers = {}
 
--- Workers that are alive: {worker, when seen and heartbeat, commands}.
+-- Live workers: {worker, when seen and heartbeat, commands}.
 function workers.living()
   local found = {}
   for _, worker in ipairs(call('ZRANGEBYSCORE', W .. G.workers_till, '(' .. now, '+inf')) do
@@ -11,7 +11,7 @@ function workers.living()
   return found
 end
 
--- The key of what a worker declares of its queues.
+-- The key of what a worker declares about its queues.
 function workers.declared_key(worker) return W .. G.declared .. worker .. ':declared' end
 
 function workers.forget(worker)
