@@ -10,6 +10,7 @@ from typing import Any
 from urllib.error import URLError
 
 from toril import App, PermanentError, Snooze, SyncJobContext, UsageError
+from toril.errors import StepFailed
 
 
 def whoami(ctx: SyncJobContext[None]) -> int:
@@ -38,6 +39,24 @@ def total(ctx: SyncJobContext[None]) -> list[Any]:
 def waits(ctx: SyncJobContext[None]) -> bool:
     ctx.wait_for_children()
     return ctx.has_children()
+
+
+def _append(path: str) -> int:
+    with open(path, "a") as file:  # noqa: PTH123 - it is short
+        file.write("x")
+    return os.getpid()
+
+
+def counts(ctx: SyncJobContext[str]) -> list[Any]:
+    steps: Any = ctx._reporter.steps  # type: ignore[attr-defined]
+    pid = steps.step_blocking("append", _append, (ctx.data,))
+    if ctx.attempt == 1:
+        raise ConnectionError("away")
+    try:
+        steps.step_blocking("slow", time.sleep, (60,), timeout=10)
+    except StepFailed as error:
+        return [pid != os.getppid(), error.caused_by(TimeoutError), steps.step_blocking("last", len, ([1],))]
+    return []
 
 
 def in_order(ctx: SyncJobContext[None]) -> list[Any]:

@@ -1,5 +1,6 @@
 """A store of durable steps in memory, by the words of `StepStore`, and runs of a handler on it."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -198,6 +199,7 @@ class StepJob:
         services = StepServices(
             writer=StepWriter("q", self.store, self.clock, "w"),  # type: ignore[arg-type]
             clock=self.clock,
+            loop=asyncio.get_running_loop(),
             unfit=lambda _, why: self.unfit.append(why),
         )
         self.signal = Signal()

@@ -1,19 +1,21 @@
 """Durable steps in real workers: recorded in the store, and ended with the attempt."""
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.worker import handlers_for_processes as in_processes
 from tests.worker.conftest import working
-from toril import App, JobContext, LeaseLost, PermanentError, Retry
+from toril import App, JobContext, LeaseLost, PermanentError, Retry, SyncJobContext, handler
 from toril.codec.steps import load_step
 from toril.errors import StepFailed
 from toril.model import Lease
 from toril.policy.retry import Fixed
 from toril.testing import Memory, memory
-from toril.worker.steps import AttemptSteps
+from toril.worker.steps import AttemptSteps, current_step
 
 
 def steps_of(ctx: JobContext[Any]) -> AttemptSteps:
@@ -176,3 +178,44 @@ async def test_steps_are_encoded_as_their_queue_says(name: str) -> None:
         ((_, text),) = (await app.store.steps.page("q", job.id)).items  # type: ignore[attr-defined]
 
     assert ("secret" in text) is (name == "plain")
+
+
+@pytest.mark.parametrize("executor", ["thread", "process"])
+async def test_plain_functions_have_the_same_steps(tmp_path: Path, executor: str) -> None:
+    app, log = App("memory://"), tmp_path / "log"
+    made = handler(in_processes.counts, executor=executor)  # type: ignore[arg-type]
+    queue = app.queue("q", {"counts": made}, retry=Retry(2, Fixed(0)))
+    async with working(app):
+        job = await queue.add("counts", str(log), result_ttl=600)
+        assert await job.result(30) == [True, True, 1]
+
+    assert log.read_text() == "x"
+
+
+async def test_a_step_of_a_plain_handler_runs_in_its_thread() -> None:
+    app = App("memory://")
+    seen: list[Any] = []
+
+    def note() -> None:
+        info = current_step()
+        seen.append((threading.current_thread(), info and info.key))
+
+    async def wrong() -> None:
+        """Cannot be awaited there."""
+
+    def run(ctx: SyncJobContext[None]) -> None:
+        steps: AttemptSteps = ctx._reporter.steps  # type: ignore[attr-defined]
+        steps.step_blocking("note", note)
+        seen.append((threading.current_thread(), current_step()))
+        with pytest.raises(TypeError, match="needs a plain function"):
+            steps.step_blocking("wrong", wrong)
+
+    queue = app.queue("q", {"run": run})
+    async with memory(app) as test:
+        job = await queue.add("run", result_ttl=60)
+        await test.drain()
+        await job.result()
+
+    (thread, key), (handlers_thread, none) = seen
+    assert thread is handlers_thread
+    assert (key, none) == ("note", None)

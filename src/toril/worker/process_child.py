@@ -40,13 +40,18 @@ from toril.model import (
     Progress,
     RecordedSteps,
     Report,
+    StepAnswer,
+    StepReport,
+    StepVerdict,
     Verdict,
 )
 from toril.model.attempts import Result
 from toril.model.durations import seconds_of
 from toril.policy.retry import lineage
+from toril.runtime.clock import SYSTEM
 from toril.task import Task
 from toril.worker.stacks import of_frame
+from toril.worker.steps import AttemptSteps, StepServices
 
 __all__ = ["MAIN_FILE", "REPORTS", "SIGNALS", "main"]
 
@@ -128,6 +133,8 @@ class _Connection:
         self._lock = threading.Lock()
         self._verdicts: SimpleQueue[str] = SimpleQueue()
         self._signal = Signal()
+        self._job: Claimed | None = None
+        self._steps: AttemptSteps | None = None
         self.orders: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
 
     def listen(self) -> None:
@@ -155,6 +162,7 @@ class _Connection:
         steps = order.pop("steps")
         recorded = None if steps is None else RecordedSteps(**steps)
         job = Claimed(Lease(**order.pop("lease")), **order, steps=recorded)
+        self._job, self._steps = job, None
         try:
             ctx: Any = SyncJobContext(entry.payload.decode(job.data), job, self, self._signal, None, _drive)
             returned = entry.returned(entry.handler.fn(ctx))
@@ -200,6 +208,29 @@ class _Connection:
 
     def children_round(self) -> int:
         return 0
+
+    @property
+    def steps(self) -> AttemptSteps:
+        """The durable steps of the job that runs."""
+        if self._steps is None:
+            assert self._job is not None  # noqa: S101 - a handler that asks for it is run with a job
+            self._steps = AttemptSteps(StepServices(writer=self, clock=SYSTEM), self._job, self, self._signal)
+        return self._steps
+
+    async def record(self, report: StepReport, signal: Signal) -> StepAnswer:  # noqa: ARG002 - as above
+        sent = {name: value for name, value in asdict(report).items() if name != "lease"}
+        self.send({"record": sent})
+        return self._step_answer()
+
+    async def receive(self, lease: Lease, key: str, signals: Any, signal: Signal) -> StepAnswer:  # noqa: ARG002 - as above
+        self.send({"receive": [key, [(each.name, each.key) for each in signals]]})
+        return self._step_answer()
+
+    def _step_answer(self) -> StepAnswer:
+        answer = json.loads(self._verdicts.get())
+        if "stopped" in answer:
+            raise LeaseLost(answer["stopped"])
+        return StepAnswer(**{**answer, "verdict": StepVerdict(answer["verdict"])})
 
     def job(self, claimed: Claimed) -> Any:
         raise RuntimeError(f"job {claimed.lease.id} is not available in a child process; use the context")

@@ -24,13 +24,15 @@ from toril.errors import (
     RateLimited,
     Resting,
     Snooze,
+    TorilError,
     TransientError,
 )
 from toril.handlers import RegisteredHandler
-from toril.model import Claimed, Rest, Rested, SignalWait, StepKind
+from toril.model import Claimed, Rest, Rested, SignalWait, StepKind, StepReport
 from toril.model.attempts import Result
 from toril.worker.attempt import ChildFailed, UnsendableResult
 from toril.worker.process_child import MAIN_FILE, REPORTS, SIGNALS
+from toril.worker.reports import AttemptReports
 from toril.worker.running import RunningAttempt
 
 __all__ = ["ProcessPool", "location"]
@@ -69,7 +71,7 @@ class ProcessPool:
         self._idle: dict[str, list[_Child]] = {}
         self._all: set[_Child] = set()
 
-    async def call(self, entry: RegisteredHandler, running: RunningAttempt, reporter: Reporter) -> Any:
+    async def call(self, entry: RegisteredHandler, running: RunningAttempt, reporter: AttemptReports) -> Any:
         """The function's result, from a child that is killed if this is cancelled."""
         idle = self._idle.setdefault(entry.name, [])
         child = idle.pop() if idle else self._start(entry)
@@ -138,7 +140,7 @@ class _Child:
         self._process.kill()
         self._process.wait()
 
-    async def run(self, job: Claimed, signal: Signal, reporter: Reporter) -> dict[str, Any]:
+    async def run(self, job: Claimed, signal: Signal, reporter: AttemptReports) -> dict[str, Any]:
         """Send the job, pass on its reports, and wait for its end."""
         await self._until_ready()
         self._send({"run": {name: value for name, value in asdict(job).items() if name != "options"}})
@@ -151,6 +153,9 @@ class _Child:
                     continue
                 if "ask" in message:
                     self._send({"verdict": await _answer(message["ask"], job, reporter)})
+                    continue
+                if "record" in message or "receive" in message:
+                    self._send({"verdict": await _step_answer(message, job, signal, reporter)})
                     continue
                 if "report" not in message:
                     return message
@@ -257,6 +262,21 @@ def _result(entry: RegisteredHandler, answer: dict[str, Any]) -> Any:
 def _rest(found: dict[str, Any]) -> Rest:
     signals = tuple(SignalWait(**each) for each in found.pop("signals"))
     return Rest(**{**found, "kind": StepKind(found["kind"]), "signals": signals})
+
+
+async def _step_answer(message: dict[str, Any], job: Claimed, signal: Signal, reporter: AttemptReports) -> str:
+    """What the store says to a step of a child process."""
+    writer = reporter.step_writer
+    try:
+        if "record" in message:
+            found = message["record"]
+            answer = await writer.record(StepReport(job.lease, **{**found, "kind": StepKind(found["kind"])}), signal)
+        else:
+            key, signals = message["receive"]
+            answer = await writer.receive(job.lease, key, [SignalWait(*each) for each in signals], signal)
+    except TorilError as error:  # the attempt is to stop
+        return json.dumps({"stopped": str(error)})
+    return json.dumps(asdict(answer))
 
 
 async def _answer(question: str, job: Claimed, reporter: Reporter) -> str:

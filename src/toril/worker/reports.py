@@ -25,7 +25,7 @@ from toril.runtime.calls import Caller
 from toril.runtime.clock import Clock, Timer
 from toril.runtime.logs import Contact, log, outages
 from toril.store.engine import Store
-from toril.worker.steps import AttemptSteps, StepServices
+from toril.worker.steps import AttemptSteps, StepServices, StepWriting
 
 __all__ = ["AttemptReports", "ReportServices"]
 
@@ -87,6 +87,11 @@ class AttemptReports:
         if self.steps_used is None:
             self.steps_used = AttemptSteps(self._services.steps(), self._claimed, self, self._signal)
         return self.steps_used
+
+    @property
+    def step_writer(self) -> StepWriting:
+        """Where the steps of a child process are written."""
+        return self._services.steps().writer
 
     async def end_steps(self, error: BaseException | None) -> None:
         """The handler has returned, or raised this. If it was told to rest, the job rests whatever it made of that."""

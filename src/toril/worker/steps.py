@@ -1,6 +1,7 @@
 """Durable steps of one run of a handler: what it has recorded, what it records, and when it rests."""
 
 import asyncio
+import concurrent.futures
 import contextvars
 import inspect
 import threading
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import count, zip_longest
+from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol, TypeVar, get_type_hints
 
 from toril.client.producer import PreparedJob
@@ -87,7 +89,7 @@ from toril.runtime.clock import Clock, yield_to_ready
 from toril.runtime.logs import Contact, outages
 from toril.store.capabilities import StepStore
 
-__all__ = ["AttemptSteps", "StepInfo", "StepServices", "StepWriter", "current_step", "run_on_loop"]
+__all__ = ["AttemptSteps", "StepInfo", "StepServices", "StepWriter", "StepWriting", "current_step", "run_on_loop"]
 
 T = TypeVar("T")
 
@@ -158,13 +160,13 @@ class StepWriting(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepServices:
-    """What the steps of all attempts at one queue need. `at_once`: there is one thread and no loop, so that a rest ends
-    the run without looking around. `unfit` hears of signals that are not of their declared type."""
+    """What the steps of all attempts at one queue need. Without a `loop` there is one thread, and a rest ends the run
+    at once. `unfit` hears of signals that are not of their declared type."""
 
     writer: StepWriting
     clock: Clock
     serializer: Serializer | None = None
-    at_once: bool = False
+    loop: asyncio.AbstractEventLoop | None = None
     unfit: Callable[[Claimed, str], None] = lambda *_: None
 
 
@@ -269,6 +271,31 @@ class AttemptSteps:
             raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {preview(retry)}")
         run = run_on_loop(self._services.clock) if execute is None else execute
         return self._step(self.draw(name, key), name, fn, args, run, retry, timeout, result)
+
+    def step_blocking(self, name: str, fn: Callable[..., Any], args: tuple[Any, ...] = (), **options: Any) -> Any:
+        """The same for a plain handler, in whose thread the function runs; one with a timeout runs in another."""
+        _check_plain(name, fn)
+        loop = self._services.loop
+        if loop is None:
+            return _drive(self.step(name, fn, args, execute=_run_here, **options))
+        calls = SimpleQueue[_CallHere | None]()
+        elsewhere = run_on_loop(self._services.clock)
+
+        async def execute(call: Callable[[], Any], timeout: float | None) -> Any:
+            if timeout is not None:
+                return await elsewhere(call, timeout)
+            order = _CallHere(call, _step.get(), loop.create_future())
+            calls.put(order)
+            return await order.future
+
+        done = asyncio.run_coroutine_threadsafe(self.step(name, fn, args, execute=execute, **options), loop)
+        done.add_done_callback(lambda _: calls.put(None))
+        while (order := calls.get()) is not None:
+            order.run(loop)
+        try:
+            return done.result()
+        except concurrent.futures.CancelledError:
+            raise JobCancelled("the worker is shutting down") from None
 
     async def _step(
         self,
@@ -551,7 +578,7 @@ class AttemptSteps:
         """End this run by resting, as soon as nothing else goes on in it. Returns if that takes longer than what is
         rested for, or, for signals and children, when it is time to look again; with the row that was written."""
         self._acted = True
-        if self._services.at_once:
+        if self._services.loop is None:
             self.rested = Rested(children, rests=(rest,))
             raise Resting(self.rested)
         if len(self._open) >= MAX_BRANCHES:
@@ -861,6 +888,62 @@ def _is_async(fn: Callable[..., Any]) -> bool:
     while isinstance(fn, partial):
         fn = fn.func
     return inspect.iscoroutinefunction(fn if inspect.isroutine(fn) else type(fn).__call__)
+
+
+def _check_plain(name: str, fn: Callable[..., Any]) -> None:
+    if callable(fn) and _is_async(fn):
+        raise TypeError(f"step {name!r} of a plain handler needs a plain function, not an async one")
+
+
+@dataclass(slots=True)
+class _CallHere:
+    """A call that a plain handler's thread has to make, for the loop."""
+
+    call: Callable[[], Any]
+    info: StepInfo | None
+    future: "asyncio.Future[Any]"
+
+    def run(self, loop: asyncio.AbstractEventLoop) -> None:
+        before = _step.set(self.info)
+        try:
+            hand_over = partial(_hand_over, self.future, self.call(), None)
+        except BaseException as error:
+            hand_over = partial(_hand_over, self.future, None, error)
+        finally:
+            _step.reset(before)
+        loop.call_soon_threadsafe(hand_over)
+
+
+async def _run_here(call: Callable[[], Any], timeout: float | None) -> Any:
+    """Makes the call in this thread, or, to be able to leave it, in another."""
+    if timeout is None:
+        return call()
+    answers = SimpleQueue[tuple[Any, BaseException | None]]()
+    context = contextvars.copy_context()
+
+    def main() -> None:
+        try:
+            answers.put((context.run(call), None))
+        except BaseException as error:
+            answers.put((None, error))
+
+    threading.Thread(target=main, name="toril-step", daemon=True).start()
+    try:
+        value, error = answers.get(timeout=timeout)
+    except Empty:
+        raise TimeoutError from None
+    if error is not None:
+        raise error
+    return value
+
+
+def _drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Runs a coroutine that never waits for a loop, as those without one are."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    raise RuntimeError("a durable step cannot wait here")
 
 
 def run_on_loop(clock: Clock) -> Execute:

@@ -315,6 +315,7 @@ class Worker:
                 writer=StepWriter(name, steps, services.clock, services.name),
                 clock=services.clock,
                 serializer=self._options.serializer,
+                loop=self._home,
             )
         return self._step_services
 
