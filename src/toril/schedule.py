@@ -29,7 +29,7 @@ from toril.model.names import check_label
 from toril.policy.schedules import check_cron, first, following, upcoming
 from toril.records import ScheduleRecord, schedule_record
 from toril.runtime.logs import log
-from toril.store.engine import ScheduleStore
+from toril.store.capabilities import ScheduleStore
 
 if TYPE_CHECKING:
     from toril.queue import Queue

@@ -35,7 +35,6 @@ from toril.model import (
     Kept,
     Lease,
     Limits,
-    Moved,
     NewJob,
     Page,
     QueueSummary,
@@ -43,9 +42,6 @@ from toril.model import (
     Renewed,
     Report,
     RunRow,
-    Schedule,
-    ScheduleLookup,
-    ScheduleRow,
     Setting,
     Settings,
     Swept,
@@ -65,10 +61,10 @@ from toril.store.capabilities import (
     GroupStore,
     MetricsStore,
     RepairStore,
+    ScheduleStore,
     TransferStore,
 )
 from toril.store.checked import (
-    AppName,
     Batch,
     CleanedState,
     DrainedStates,
@@ -90,7 +86,7 @@ from toril.store.checked import (
     WorkerName,
 )
 
-__all__ = ["Durability", "Engine", "Inspector", "ScheduleStore", "Store", "connect", "redacted"]
+__all__ = ["Durability", "Engine", "Inspector", "Store", "connect", "redacted"]
 
 
 @runtime_checkable
@@ -303,57 +299,6 @@ class Inspector(Protocol):
 
     async def explain(self, queue: QueueName, job_id: str, limits: Limits, *, now: int | None = None) -> JobBlockers:
         """What a job has to wait for if claims have these limits."""
-
-
-@runtime_checkable
-class ScheduleStore(Protocol):
-    """Schedules. A schedule always has one run in the store that has not started, and whoever starts it makes the next.
-
-    Each step names the run that it expects to be the current one, so of any number of callers one succeeds, and a step
-    that is sent again finds that it was made.
-    """
-
-    async def get(self, queue: QueueName, schedule: str, *, now: int | None = None) -> ScheduleLookup: ...
-
-    async def page(self, queue: QueueName, *, cursor: str | None = None, limit: PageSize = 100) -> Page[ScheduleRow]:
-        """Schedules in the order of their ids."""
-
-    async def overdue(self, queue: QueueName, *, limit: PageSize = 100, now: int | None = None) -> list[ScheduleRow]:
-        """Schedules whose current run has ended or vanished without a next one. Paused and finished schedules are not
-        among them."""
-
-    async def put(
-        self, queue: QueueName, schedule: Schedule, slot: int, *, expects: int | None, now: int | None = None
-    ) -> Moved:
-        """Create or change a schedule, and make its run at `slot` in place of one that has not started. `expects` is
-        the time of the current run; None means that there is no such schedule."""
-
-    async def advance(
-        self,
-        queue: QueueName,
-        schedule: str,
-        *,
-        since: int,
-        to: int | None,
-        started: str | None = None,
-        now: int | None = None,
-    ) -> Moved:
-        """Go on from the run at `since` to the one at `to`; None means that there will be no more. `started` is the id
-        of the job that now runs."""
-
-    async def pause(self, queue: QueueName, schedule: str, *, now: int | None = None) -> bool:
-        """Stop making runs, and drop the one that has not started. Returns False if there is no such schedule."""
-
-    async def resume(
-        self, queue: QueueName, schedule: str, *, since: int, to: int | None, now: int | None = None
-    ) -> Moved:
-        """Let a paused schedule continue with a run at `to`."""
-
-    async def remove(self, queue: QueueName, schedule: str, *, now: int | None = None) -> bool:
-        """Remove a schedule and its run that has not started."""
-
-    async def sync(self, queue: QueueName, owner: AppName, keep: Sequence[str], *, now: int | None = None) -> list[str]:
-        """Remove the schedules of this owner that are not in `keep`. Returns their ids."""
 
 
 class Store(Engine, Inspector, Protocol):

@@ -18,8 +18,9 @@ from toril.runtime.logs import log
 from toril.runtime.signals import StopSignals
 from toril.runtime.stop_requests import Urgency
 from toril.schedule import boot
+from toril.store.capabilities import ScheduleStore
 from toril.store.connect import open_with_patience
-from toril.store.engine import ScheduleStore, Store
+from toril.store.engine import Store
 from toril.worker.isolation import Isolation, SuspectPolicy
 from toril.worker.leases import LeaseKeeper
 from toril.worker.maintenance import Maintenance

@@ -10,7 +10,7 @@ from toril.model import Claimed, Completed, Outcome, Snoozed, scheduled_run
 from toril.policy.schedules import RunDecision, decide_run
 from toril.runtime.clock import Clock
 from toril.schedule import move_on
-from toril.store.engine import ScheduleStore
+from toril.store.capabilities import ScheduleStore
 
 __all__ = ["ScheduleRuns"]
 

@@ -23,8 +23,8 @@ from toril.model import (
 )
 from toril.model import ScheduleRow as View
 from toril.model.schedules import MAX_TIME
+from toril.store.capabilities import ScheduleStore
 from toril.store.checked import implements
-from toril.store.engine import ScheduleStore
 
 __all__ = ["RedisSchedules", "fields_of", "own_of", "view_of"]
 

@@ -25,8 +25,8 @@ from toril.model import (
     ScheduleRow,
     run_id,
 )
+from toril.store.capabilities import ScheduleStore
 from toril.store.checked import implements
-from toril.store.engine import ScheduleStore
 
 __all__ = [
     "SqlSchedules",
