@@ -13,7 +13,16 @@ from tests.servers import RedisServer, free_port
 from toril.engines.redis import RedisEngine
 from toril.runtime.clock import Clock
 
-__all__ = ["ASKED_FOR", "GUARDED", "KINDS", "KINDS_WITH_STEPS", "REDIS", "acl_line", "redis_of"]
+__all__ = [
+    "ASKED_FOR",
+    "GUARDED",
+    "KINDS",
+    "KINDS_THAT_MOVE_STEPS",
+    "KINDS_WITH_STEPS",
+    "REDIS",
+    "acl_line",
+    "redis_of",
+]
 
 REDIS = ["redis", "redis6", "valkey"]  # 7.0 of Debian; 6.2 and Valkey 9 as packages
 # A cluster of three; a user with the rights of docs/redis.md; TLS; and such a user in a cluster.
@@ -24,6 +33,8 @@ _QUICK = bool(os.environ.get("TORIL_QUICK"))
 KINDS = ASKED_FOR or (["memory", "sqlite", "redis"] if _QUICK else ["memory", "sqlite", *REDIS, "tls", "strict"])
 # Kinds of store that have durable steps: a kind of Redis joins when RedisEngine has `steps`.
 KINDS_WITH_STEPS = [kind for kind in KINDS if kind in {"memory", "sqlite"}]
+# Kinds of store whose jobs take their steps along to another store: a kind of Redis joins when it does.
+KINDS_THAT_MOVE_STEPS = [kind for kind in KINDS if kind in {"memory", "sqlite"}]
 _DOCUMENT = Path(__file__).parents[1] / "docs" / "redis.md"
 
 

@@ -3,10 +3,23 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.conformance.claims import LEASE, claim_one
+from tests.conformance.claims import LEASE, claim_one, settle
 from toril.engines.redis import RedisEngine
 from toril.engines.sqlite import SqliteEngine
-from toril.model import Dedup, FaultKind, FlowNode, Heartbeat, JobOptions, Keep, NewJob, Schedule
+from toril.model import (
+    Dedup,
+    FaultKind,
+    FlowNode,
+    Heartbeat,
+    JobOptions,
+    JobRef,
+    Keep,
+    NewJob,
+    Rest,
+    Rested,
+    Schedule,
+    StepKind,
+)
 from toril.store.engine import Store
 from toril.testing import ManualClock
 
@@ -221,6 +234,30 @@ async def _(engine: SqliteEngine, _: ManualClock) -> None:
 @plants(SqliteEngine, FaultKind.ID)
 async def _(engine: SqliteEngine, _: ManualClock) -> None:
     await run(engine, "INSERT INTO ids VALUES ((SELECT key FROM queues WHERE name = 'q'), 'taken', 7)")
+
+
+@plants(SqliteEngine, FaultKind.REST, "gone")
+async def _(engine: SqliteEngine, _: ManualClock) -> None:
+    await run(engine, "INSERT INTO rests SELECT 7, key, 99, 0, '{}' FROM queues WHERE name = 'q'")
+
+
+@plants(SqliteEngine, FaultKind.REST, "waiting")
+async def _(engine: SqliteEngine, _: ManualClock) -> None:
+    await run(engine, "INSERT INTO rests SELECT key, key >> 40, 99, 1, '{}' FROM jobs WHERE name = 'well'")
+
+
+@plants(SqliteEngine, FaultKind.WAIT)
+async def _(engine: SqliteEngine, _: ManualClock) -> None:
+    await run(engine, "INSERT INTO awaited SELECT key, 'paid', 'invoice: 7', 7 FROM queues WHERE name = 'q'")
+
+
+@plants(SqliteEngine, FaultKind.PARENT, "resting, children gone")
+async def _(engine: SqliteEngine, _: ManualClock) -> None:
+    parent = await claim_one(engine)
+    child = FlowNode(queue="other", job=NewJob(name="child", id="child"), parent=JobRef("q", parent.lease.id))
+    rests = (Rest(key="c", kind=StepKind.CALLED, text="[]"), Rest(key="s", kind=StepKind.SLEEP, delay=99_000))
+    await settle(engine, parent.lease, Rested((child,), 1, rests))
+    await run(engine, "DELETE FROM children")
 
 
 @plants(SqliteEngine, FaultKind.COUNT)

@@ -26,6 +26,8 @@ class FaultKind(StrEnum):
     DEDUP = "stale_dedup"  # a deduplication key of a job that is gone or has ended
     SUSPECT = "stale_suspect"  # listed as waiting to run alone, but not waiting
     ID = "stale_id"  # a chosen id taken by a job that does not exist
+    REST = "stale_rest"  # noted as resting, but neither delayed nor waiting for children
+    WAIT = "orphan_wait"  # signals by a key go to a job that is gone or has ended
     COUNT = "wrong_count"  # the stored number of jobs in a state is wrong
     WORKER = "dead_worker"  # a worker whose heartbeat expired long ago
     UNREADABLE = "unreadable_job"  # an unfinished job whose options cannot be read
@@ -37,7 +39,7 @@ BEYOND_REPAIR = frozenset({FaultKind.FOREIGN, FaultKind.UNREADABLE})
 # Repaired without asking: nothing is lost, and no job runs that would not have run.
 AUTO_REPAIRED = frozenset({
     FaultKind.GHOST, FaultKind.LOCK, FaultKind.MARKER, FaultKind.PARENT, FaultKind.SCHEDULE, FaultKind.DEDUP,
-    FaultKind.SUSPECT, FaultKind.ID, FaultKind.COUNT, FaultKind.WORKER,
+    FaultKind.SUSPECT, FaultKind.ID, FaultKind.REST, FaultKind.WAIT, FaultKind.COUNT, FaultKind.WORKER,
 })  # fmt: skip
 
 

@@ -33,6 +33,8 @@ _FAULTS: Final[dict[FaultKind, tuple[Severity, str]]] = {
     FaultKind.DEDUP: (Severity.WARNING, "the deduplication key {subject} still blocks jobs, but its owner has ended"),
     FaultKind.SUSPECT: (Severity.WARNING, "job {subject} is listed to run in isolation, but it is not waiting"),
     FaultKind.ID: (Severity.WARNING, "the id {subject} is taken, but there is no such job"),
+    FaultKind.REST: (Severity.WARNING, "job {subject} is noted as resting, but it does not rest"),
+    FaultKind.WAIT: (Severity.WARNING, "signals by the key {subject} go to a job that is gone or has ended"),
     FaultKind.COUNT: (Severity.WARNING, "the counter of {subject} jobs is wrong"),
     FaultKind.WORKER: (Severity.NOTICE, "worker {subject} is listed, but has not sent a heartbeat for a long time"),
     FaultKind.UNREADABLE: (Severity.WARNING, "the options of job {subject} cannot be read, so it will fail unstarted"),

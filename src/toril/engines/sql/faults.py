@@ -113,16 +113,44 @@ def _dedups(tx: Transaction, row: QueueRow, after: Position) -> Scanned:
     return faults, [found[-1][0]] if len(found) == _PAGE else None
 
 
+def _rests(tx: Transaction, row: QueueRow, after: Position) -> Scanned:
+    """Notes of jobs that do not rest, and parents that rest for children that are gone."""
+    found = tx.all(_SQL["rests"], (row.key, *(after or (-1, -1)), _PAGE))
+    faults = []
+    for _, key, chosen, place, rank, stale, for_children in found:
+        identity = job_id(key, chosen)
+        if stale:
+            faults.append(Fault(kind=FaultKind.REST, queue=row.name, subject=identity, place=f"rests:{key}"))
+        elif for_children and place == Place.DELAYED and _is_stuck(tx, key):
+            where = f"line:{key}:{place}:{rank}"
+            faults.append(Fault(kind=FaultKind.PARENT, queue=row.name, subject=identity, place=where))
+    return faults, list(found[-1][:2]) if len(found) == _PAGE else None
+
+
+def _waits(tx: Transaction, row: QueueRow, after: Position) -> Scanned:
+    found = tx.all(_SQL["waits_for_keys"], (row.key, *(after or ("", "")), _PAGE))
+    faults = [
+        Fault(kind=FaultKind.WAIT, queue=row.name, subject=f"{name} {word}", place="awaited")
+        for name, word, stale in found
+        if stale
+    ]
+    return faults, list(found[-1][:2]) if len(found) == _PAGE else None
+
+
 def _counts(tx: Transaction, row: QueueRow, _: Position) -> Scanned:
     wrong = [name for name, count in _true_counts(tx, row).items() if getattr(row, name) != count]
     return [Fault(kind=FaultKind.COUNT, queue=row.name, subject=name, place="queues") for name in wrong], None
 
 
 _SCANS: Final[dict[str, Callable[[Transaction, QueueRow, Position], Scanned]]] = {
-    "jobs": _jobs, "line": _line, "active": _active, "ids": _ids, "dedups": _dedups, "counts": _counts,
+    "jobs": _jobs, "line": _line, "active": _active, "ids": _ids, "dedups": _dedups, "rests": _rests, "waits": _waits,
+    "counts": _counts,
 }  # fmt: skip
 _GROWING: Final = frozenset({"counts"})  # takes longer the more jobs there are
-_POSITIONS: Final = {"jobs": (int,), "line": (int, int, int), "active": (int,), "ids": (str,), "dedups": (str,)}
+_POSITIONS: Final = {
+    "jobs": (int,), "line": (int, int, int), "active": (int,), "ids": (str,), "dedups": (str,), "rests": (int, int),
+    "waits": (str, str),
+}  # fmt: skip
 
 
 def _is_position(kind: str, after: object) -> bool:
@@ -141,7 +169,12 @@ def _true_counts(tx: Transaction, row: QueueRow) -> dict[str, int]:
     for place, count in tx.all(_SQL["places"], (row.key,)):
         if place in COUNTERS:
             counts[COUNTERS[place]] += count
-    return counts | {"active": tx.value(_SQL["running"], (row.key,))}
+    rests = dict(tx.all(_SQL["count_rests"], (row.key,)))
+    return counts | {
+        "active": tx.value(_SQL["running"], (row.key,)),
+        "resting": rests.get(Place.DELAYED, 0),
+        "resting_for_children": rests.get(Place.WAITING_CHILDREN, 0),
+    }
 
 
 def _dead_workers(tx: Transaction) -> list[Fault]:
@@ -167,6 +200,11 @@ def _is_in_queue(tx: Transaction, row: QueueRow, fault: Fault) -> bool:
         case FaultKind.DEDUP:
             owner = tx.one(_SQL["dedup"], (row.key, fault.subject))
             return owner is not None and ((job := tx.row(_JOB, owner)) is None or job.place > _ENDED)
+        case FaultKind.REST:
+            return bool(tx.value(_SQL["is_stale_rest"], _numbers_of(fault)))
+        case FaultKind.WAIT:
+            name, _, word = fault.subject.partition(" ")
+            return bool(tx.value(_SQL["is_orphan_wait"], (row.key, name, word)))
         case FaultKind.COUNT:
             return bool(getattr(row, fault.subject) != _true_counts(tx, row)[fault.subject])
         case _:
@@ -292,6 +330,11 @@ def _repair(tx: Transaction, row: QueueRow, fault: Fault) -> None:
             _put_back(tx, row, _numbers_of(fault)[0])
         case FaultKind.LOST:
             recover(tx, row.name, (), None, 1_000)
+        case FaultKind.REST:
+            tx.run(_SQL["forget_rest"], _numbers_of(fault))
+        case FaultKind.WAIT:
+            name, _, word = fault.subject.partition(" ")
+            tx.run(_SQL["forget_wait"], (row.key, name, word))
         case FaultKind.ID:
             tx.run(_SQL["free_id"], (row.key, fault.subject))
         case FaultKind.DEDUP:

@@ -37,7 +37,7 @@ from toril.model import (
     letter_id,
 )
 
-__all__ = ["deliver", "inbox", "receive"]
+__all__ = ["deliver", "inbox", "keep_signal", "put_signal", "receive"]
 
 _SQL: Final = statements("signals")
 _OPEN: Final = (StepKind.WAIT, StepKind.FAILED, StepKind.RETRY)  # rows under which a signal may still be received
@@ -122,9 +122,7 @@ def _to_job(step: QueueChanges, job: Addressee, wait: SignalWait, signal: NewSig
     count, size = tx.one(_SQL["unread"], (job.key,))
     if count >= MAX_INBOX or size + len(signal.payload.encode()) > MAX_INBOX_BYTES:
         return DeliveredSignal(SignalOutcome.FULL, job.id)
-    row.moves += 1
-    row.stepping |= RECORDED | SIGNALS
-    tx.run(_SQL["add"], (job.key, row.moves, signal.name, signal.key, signal.id, tx.now, signal.payload))
+    put_signal(tx, row, job.key, SignalRow(0, signal.name, signal.payload, tx.now, signal.id, signal.key))
     tx.run(_SQL["note"], (job.key,))
     if not wakes:
         return DeliveredSignal(SignalOutcome.KEPT, job.id)
@@ -146,10 +144,26 @@ def _keep(tx: Transaction, row: QueueRow, signal: NewSignal) -> SignalOutcome:
     count, total = tx.one(_SQL["kept_size"], (row.key, tx.now))
     if count >= MAX_KEPT_SIGNALS or total + size > MAX_KEPT_SIGNAL_BYTES:
         return SignalOutcome.FULL
+    till = tx.now + signal.ttl
+    keep_signal(tx, row, SignalRow(0, signal.name, signal.payload, tx.now, signal.id, signal.key, till))
+    return SignalOutcome.KEPT
+
+
+def put_signal(tx: Transaction, row: QueueRow, key: int, signal: SignalRow, *, received: bool = False) -> None:
+    """Put a signal into a job's inbox, behind those that are there; or remember that it has been received."""
+    row.moves += 1
+    row.stepping |= RECORDED | SIGNALS
+    text = None if received else signal.payload
+    tx.run(_SQL["add"], (key, row.moves, signal.name, signal.key, signal.id, signal.at, text))
+
+
+def keep_signal(tx: Transaction, row: QueueRow, signal: SignalRow) -> None:
+    """Keep a signal by its key, behind those that are kept."""
     row.moves += 1
     row.stepping |= SIGNALS
-    tx.run(_SQL["keep"], (*place, row.moves, signal.id, tx.now, tx.now + signal.ttl, size, signal.payload))
-    return SignalOutcome.KEPT
+    size = len(signal.payload.encode())
+    place = (row.key, signal.name, signal.key, row.moves)
+    tx.run(_SQL["keep"], (*place, signal.id, signal.at, signal.until, size, signal.payload))
 
 
 def inbox(tx: Transaction, queue: str, identity: str, where: Kept) -> list[SignalRow]:
@@ -263,7 +277,5 @@ def _take(tx: Transaction, row: QueueRow, key: int, signal: StoredSignal, *, kep
     else:
         tx.run(_SQL["take"], (key, signal.number))
     if signal.id is not None:
-        row.moves += 1
-        row.stepping |= SIGNALS
-        tx.run(_SQL["add"], (key, row.moves, signal.name, signal.word, signal.id, signal.at, None))
+        put_signal(tx, row, key, SignalRow(0, signal.name, "", signal.at, signal.id, signal.word), received=True)
         tx.run(_SQL["trim_ids"], (key, key, SIGNAL_IDS))

@@ -15,6 +15,7 @@ from toril.engines.sql.schedules import StoredSchedule, drop_run, view_of
 from toril.engines.sql.schema import STATE_OF, Place, due_of, first_key, run_key
 from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import QueueRow, Transaction, exists, keys_of
+from toril.engines.sql.transfer_steps import export_kept, export_steps, steps_of
 from toril.model import (
     KEEP_ALL,
     LOAD_BYTES,
@@ -27,6 +28,7 @@ from toril.model import (
     OnFailure,
     OwnedKey,
     RunStatus,
+    SignalRow,
     TransferBatch,
     TransferDeadLetter,
     TransferItem,
@@ -62,6 +64,7 @@ class ExportedDeadLetter(NamedTuple):
     errors: str | None
     log_key: int | None
     children_key: int | None
+    steps_key: int | None
 
 
 class ExportedSchedule(NamedTuple):
@@ -136,7 +139,13 @@ def content_of(text: str) -> TransferItem:
 
 
 def _job(
-    queue: str, row: list[Any], errors: str | None, lines: list[str], children: list[Any], keys: list[Any]
+    queue: str,
+    row: list[Any],
+    errors: str | None,
+    lines: list[str],
+    children: list[Any],
+    keys: list[Any],
+    steps: list[Any] | None,
 ) -> TransferJob:
     job = StoredJob._make(row)
     stored = load_options(job.options_text)
@@ -181,6 +190,7 @@ def _job(
         children=_children(children),
         held=_owned_key(StoredKey._make(keys[0])) if keys else None,
         wire=None if stored.fault is None else job.options_text,
+        steps=steps_of(steps),
     )
 
 
@@ -195,10 +205,11 @@ def _children(rows: Sequence[Any]) -> tuple[Child, ...]:
     )
 
 
-def _dead_letter(row: list[Any], children: list[Any], lines: list[str]) -> TransferDeadLetter:
+def _dead_letter(row: list[Any], children: list[Any], lines: list[str], steps: list[Any] | None) -> TransferDeadLetter:
     dead = ExportedDeadLetter._make(row)
     stored = StoredDeadLetter._make(dead.stored)
-    return TransferDeadLetter(dead_letter_of(stored), _children(children), tuple(lines), load_errors(dead.errors))
+    errors = load_errors(dead.errors)
+    return TransferDeadLetter(dead_letter_of(stored), _children(children), tuple(lines), errors, steps_of(steps))
 
 
 def _schedule_text(queue: str, row: list[Any], waits: bool, started: str | None) -> TransferSchedule:  # noqa: FBT001 - as it was exported
@@ -206,7 +217,13 @@ def _schedule_text(queue: str, row: list[Any], waits: bool, started: str | None)
 
 
 def _settings_text(
-    queue: str, row: list[Any], counted: list[int], groups: list[Any], starts: list[Any], of_groups: list[Any]
+    queue: str,
+    row: list[Any],
+    counted: list[int],
+    groups: list[Any],
+    starts: list[Any],
+    of_groups: list[Any],
+    kept: list[Any],
 ) -> TransferSettings:
     settings = StoredSettings._make(row)
     by_hand, declared = settings.groups_set, settings.groups_declared
@@ -227,6 +244,7 @@ def _settings_text(
         fences=counted[1],
         starts=tuple((time, count) for time, count in starts),
         group_starts=group_starts,
+        signals=tuple(SignalRow(n, name, text, at, known, word, till) for n, name, word, known, at, text, till in kept),
     )
 
 
@@ -385,13 +403,14 @@ class JobExporter:
         lines = [line for (line,) in self._tx.all(_SQL["lines"], (job.key,))] if job.logs else []
         held = self._tx.rows(_KEYS, (job.key,))
         errors, *_ = self._tx.one(_ERRORS, (job.key,))
+        steps = export_steps(self._tx, job.key, job.rest) if step.row.stepping or job.rest else None
         step.leave(job.key, job.place, job.rank)
         step.delete(job.key, job.chosen, job.logs)
         if held:
             step.write("disown", [(job.key,)])
         if member.children:
             step.write("orphan", [(job.key,)])
-        self._put("job", [member.queue, job, errors, lines, member.children, held])
+        self._put("job", [member.queue, job, errors, lines, member.children, held, steps])
         self._left -= 1
 
     def take_dead_letter(self, identity: str) -> bool:
@@ -400,10 +419,11 @@ class JobExporter:
             return False
         children = self._tx.rows(_CHILDREN, (dead.children_key,))
         lines = [line for (line,) in self._tx.all(_SQL["lines"], (dead.log_key,))]
+        steps = export_steps(self._tx, dead.steps_key)
         self._tx.run(_DELETE_DEAD_LETTER, (identity,))
         self._tx.run(_FORGET_CHILDREN, (dead.children_key,))
         self._tx.run(_FORGET_LOG, (dead.log_key,))
-        self._put("letter", [dead, children, lines])
+        self._put("letter", [dead, children, lines, steps])
         self._left -= 1
         return True
 
@@ -500,6 +520,7 @@ def _settings(tx: Transaction, queue: str, to: str, _limit: int) -> list[str]:
         paused, row.concurrency, row.rate, row.max_waiting, row.held_till, row.groups_set, row.groups_declared
     )
     more = [tx.all(_SQL[name], (row.key,)) for name in ("groups", "starts", "group_starts")]
+    more.append(export_kept(tx, row))
     return [json.dumps(["settings", queue, settings, counted, *more], ensure_ascii=False)]
 
 

@@ -19,6 +19,7 @@ from toril.engines.sql.schema import Place, finished_rank, first_key, job_key, r
 from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import QueueRow, Steps, Transaction
 from toril.engines.sql.transfer_export import STANDINGS
+from toril.engines.sql.transfer_steps import import_kept, import_rest, import_steps
 from toril.model import (
     HEADROOM,
     KEEP_ALL,
@@ -85,6 +86,7 @@ def put_settings(step: QueueChanges, item: TransferSettings) -> None:
     for name, starts in (item.group_starts or {}).items():
         for time, count in starts:
             tx.run(_GROUP_START, (row.key, name, time, count))
+    import_kept(tx, row, item.signals)
     step.arrived()
 
 
@@ -254,6 +256,8 @@ class _Import:
         step.enter(key, place, rank)
         step.arrived()
         self._put_details(step, job, key)
+        import_steps(tx, row, key, job.steps)
+        import_rest(step, key, job.steps, place, job.due)
 
     def _spot(self, step: QueueChanges, job: TransferJob) -> tuple[int, int, int]:
         """Place, rank, and order within its group."""
@@ -304,7 +308,7 @@ class _Import:
 
     def _put_dead_letter(self, item: TransferDeadLetter) -> None:
         dead, row, key = item.letter, self._step(item.letter.queue).row, 0
-        if item.children or item.logs:
+        if item.children or item.logs or item.steps is not None:
             row.last_number += 1
             key = -(first_key(row.key) + row.last_number)
         stored = self._tx.run(
@@ -334,6 +338,7 @@ class _Import:
                 dump_errors(item.errors),
                 key if item.logs else None,
                 key if item.children else None,
+                key if item.steps is not None else None,
             ),
         )
         if not stored:
@@ -341,6 +346,7 @@ class _Import:
             return
         self._put_log(key, item.logs)
         self._put_children(key, item.children)
+        import_steps(self._tx, row, key, item.steps)
 
     def _put_schedule(self, item: TransferSchedule) -> None:
         """Replace a schedule that has the same timing; one with another timing was declared later, and stays."""

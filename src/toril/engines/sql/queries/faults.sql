@@ -76,3 +76,30 @@ WHERE j.key = ? AND json_extract(j.options, '$.deferred') IS NULL LIMIT 1
 
 -- name: dedup
 SELECT key FROM dedups WHERE queue = ? AND id = ? AND till IS NULL
+
+-- name: rests
+SELECT r.until, r.job, j.id, j.place, j.rank, j.key IS NULL OR a.key IS NOT NULL OR j.place NOT IN (3, 4), r.children
+FROM rests r LEFT JOIN jobs j ON j.key = r.job LEFT JOIN active a ON a.key = r.job
+WHERE r.queue = ? AND (r.until, r.job) > (?, ?) ORDER BY r.until, r.job LIMIT ?
+
+-- name: count_rests
+SELECT j.place, count(*) FROM rests r JOIN jobs j ON j.key = r.job WHERE r.queue = ? GROUP BY j.place
+
+-- name: is_stale_rest
+SELECT j.key IS NULL OR a.key IS NOT NULL OR j.place NOT IN (3, 4)
+FROM rests r LEFT JOIN jobs j ON j.key = r.job LEFT JOIN active a ON a.key = r.job WHERE r.job = ?
+
+-- name: forget_rest
+DELETE FROM rests WHERE job = ?
+
+-- name: waits_for_keys
+SELECT w.name, w.word, j.key IS NULL OR (j.place > 4 AND a.key IS NULL) FROM awaited w
+LEFT JOIN jobs j ON j.key = w.job LEFT JOIN active a ON a.key = w.job
+WHERE w.queue = ? AND (w.name, w.word) > (?, ?) ORDER BY w.name, w.word LIMIT ?
+
+-- name: is_orphan_wait
+SELECT j.key IS NULL OR (j.place > 4 AND a.key IS NULL) FROM awaited w
+LEFT JOIN jobs j ON j.key = w.job LEFT JOIN active a ON a.key = w.job WHERE w.queue = ? AND w.name = ? AND w.word = ?
+
+-- name: forget_wait
+DELETE FROM awaited WHERE queue = ? AND name = ? AND word = ?

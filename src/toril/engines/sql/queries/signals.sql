@@ -25,6 +25,12 @@ INSERT OR IGNORE INTO recorded (job) VALUES (?)
 -- name: inbox
 SELECT number, name, word, id, at, text FROM signals WHERE job = ? AND text IS NOT NULL ORDER BY number
 
+-- name: ids
+SELECT id FROM signals WHERE job = ? AND text IS NULL ORDER BY number
+
+-- name: all_kept
+SELECT number, name, word, id, at, text, till FROM kept_signals WHERE queue = ? AND till > ? ORDER BY number
+
 -- name: take
 DELETE FROM signals WHERE job = ? AND number = ?
 

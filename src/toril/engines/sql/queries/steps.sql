@@ -35,6 +35,9 @@ SELECT seq FROM steps WHERE job = ? AND name = ?
 SELECT count(*), coalesce(sum(length(CAST(name AS BLOB)) + length(CAST(row AS BLOB))), 0) FROM steps
 WHERE job = ? AND seq >= ?
 
+-- name: all_rows
+SELECT name, row FROM steps WHERE job = ? ORDER BY seq
+
 -- name: drop
 DELETE FROM steps WHERE job = ? AND seq >= ?
 

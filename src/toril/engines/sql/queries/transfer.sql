@@ -62,7 +62,8 @@ FROM schedules WHERE queue = ? ORDER BY id
 -- name: dead_letter
 SELECT id, queue, job, name, data, cause, failure, failed_at, attempts AS max_attempts, attempts_made, stalls,
     stall_cause, worker, added_at, started_at, priority, options AS options_text, metadata, checkpoint, progress,
-    grp AS group_name, errors, log AS log_key, kin AS children_key
+    grp AS group_name, errors, log AS log_key, kin AS children_key,
+    recorded AS steps_key
 FROM letters WHERE id = ?
 
 -- name: dead_letters
@@ -132,8 +133,9 @@ SELECT timing FROM schedules WHERE queue = ? AND id = ?
 
 -- name: insert_dead_letter
 INSERT OR IGNORE INTO letters (id, queue, job, name, data, cause, failure, failed_at, attempts, attempts_made, stalls,
-    stall_cause, worker, added_at, started_at, priority, options, metadata, checkpoint, progress, grp, errors, log, kin)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    stall_cause, worker, added_at, started_at, priority, options, metadata, checkpoint, progress, grp, errors, log, kin,
+    recorded)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: set_group
 INSERT INTO groups (queue, name, limits, paused) VALUES (?, ?, ?, ?)
