@@ -134,8 +134,16 @@ CASES = {
         Case(name="file-bulk", title="on a file: added in bulk", measure=_added("many"), store="file", bulk="needed"),
         Case(name="file-drain", title="on a file: worked off", measure=_drained(), store="file"),
         Case(
+            name="file-drain-log", title="on a file: worked off, with its default log",
+            measure=_drained(default_log=True), store="file", peers=("toril-file", "huey-file"),
+        ),
+        Case(
             name="file-latency", title="on a file: picked up at light load", measure=_light, store="file",
             peers=("toril-file", "huey-file"),
+        ),
+        Case(
+            name="file-idle", title="on a file: with nothing to do", measure=lambda _, peer, __: _idle(peer),
+            store="file", peers=("toril-file", "huey-file"), rounds=1,
         ),
         *(
             Case(
@@ -168,7 +176,7 @@ def _all_rounds(cases: list[Case], peers: list[Peer], rounds: int, scale: float)
     case = cases[0]
     if case.beside:
         yield from _side_by_side(cases, peers, rounds, scale)
-    elif case.name == "idle":
+    elif case.name in {"idle", "file-idle"}:
         yield from _together(case, peers)
     else:
         for turn in range(1, (case.rounds or rounds) + 1):

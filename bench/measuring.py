@@ -93,16 +93,17 @@ def idling(peer: Peer, slots: int) -> Figures:
     try:
         with _ready(stand, peer, stand.empty(peer), slots, 1) as worker:
             time.sleep(_SETTLED)
-            before = worker.usage()
-            asked, carried_out = _listened(stand.server, _IDLE)
-            used = worker.usage().worker - before.worker
+            before, began = worker.usage(), time.monotonic()
+            sent: Figures = {}
+            if peer.store == "redis":
+                sent = _commands_sent(stand.server, _IDLE)
+            else:
+                time.sleep(_IDLE)
+            used = (worker.usage().worker - before.worker) / (time.monotonic() - began)
             resident, beside = worker.memory()
     finally:
         stand.close()
-    return {
-        "asked": asked / _IDLE, "commands": carried_out / _IDLE, "cpu": used / _IDLE * 100, "resident": resident,
-        "beside": beside,
-    }  # fmt: skip
+    return {**sent, "cpu": used * 100, "resident": resident, "beside": beside}
 
 
 def waiting(kind: str, jobs: int, pairs: list[tuple[float, float]]) -> float:
@@ -148,8 +149,8 @@ def _weight(server: RedisServer) -> float:
     return float(told["used_memory"]) - float(told.get("used_memory_scripts", 0))
 
 
-def _listened(server: RedisServer, seconds: float) -> tuple[int, int]:
-    """Commands that clients send in this time; and all that are carried out, those in scripts among them."""
+def _commands_sent(server: RedisServer, seconds: float) -> Figures:
+    """Commands per second that clients send in this time; and all that are carried out, those in scripts among them."""
     asked = carried_out = 0
     until = time.monotonic() + seconds
     with socket.create_connection(("127.0.0.1", server.port), timeout=seconds) as connection:
@@ -165,4 +166,4 @@ def _listened(server: RedisServer, seconds: float) -> tuple[int, int]:
                     break
                 carried_out += 1
                 asked += b" lua] " not in line
-    return asked, carried_out
+    return {"asked": asked / seconds, "commands": carried_out / seconds}

@@ -140,11 +140,24 @@ def files(results: Results) -> str:
     rows = []
     for name in results.peers("file-drain") or results.peers("file-one"):
         ahead = _ahead(results, "file-drain", name)
-        rates = [spread(results.spread(case, name)) for case in ("file-one", "file-bulk", "file-drain")]
+        cases = ("file-one", "file-bulk", "file-drain", "file-drain-log")
+        rates = [spread(results.spread(case, name)) for case in cases]
         waits = [spread(results.spread("file-latency", name, key)) for key in ("p50", "p99")]
         cpu = number(results.median("file-drain", name, "worker"))
-        rows.append([PEERS[name].title, *rates, ahead, cpu, *waits])
-    columns = ["", "one at a time /s", "in bulk /s", "run /s", "Toril is", "worker µs/job", "p50 ms", "p99 ms"]
+        rest = number(results.median("file-idle", name, "cpu"))
+        rows.append([PEERS[name].title, *rates, ahead, cpu, *waits, rest])
+    columns = [
+        "",
+        "one at a time /s",
+        "in bulk /s",
+        "run /s",
+        "with its default log /s",
+        "Toril is",
+        "worker µs/job",
+        "p50 ms",
+        "p99 ms",
+        "idle, CPU %",
+    ]
     return table(columns, rows)
 
 

@@ -128,11 +128,19 @@ TARGETS = [
     ),
     Target("no-op jobs on a file", "a second", _of("file-drain", "rate", "toril-file"), 25_000, unit=""),
     Target(
+        "the same with the default log", "Toril without",
+        lambda results: ratio(
+            results.median("file-drain-log", "toril-file"), results.median("file-drain", "toril-file")
+        ),
+        0.85,
+    ),
+    Target(
         "added one by one to a file", "SqliteHuey",
         lambda results: ratio(results.median("file-one", "toril-file"), results.median("file-one", "huey-file")), 1.0,
     ),
     Target("picked up from a file, p50", "", _of("file-latency", "p50", "toril-file"), 3, "at most", "ms"),
     Target("picked up from a file, p99", "", _of("file-latency", "p99", "toril-file"), 10, "at most", "ms"),
+    Target("idle on a file: processor", "", _of("file-idle", "cpu", "toril-file"), 0.5, "at most", "%"),
     *(
         Target(f"no-op jobs with 1,000,000 {shape}", "with 1,000", _grown(shape), 0.9)
         for shape in ("waiting", "delayed", "prioritized")
