@@ -91,7 +91,7 @@ _QUICK: Final = (
     "tests/faults/test_loop.py",
     "tests/faults/test_memory.py",
     "tests/faults/test_outvoted.py",
-    "tests/faults/test_place.py",
+    "tests/faults/test_file_location.py",
     "tests/faults/test_file_counts.py",
     "tests/faults/test_redis_counts.py",
     "tests/faults/test_redis_server.py",
