@@ -38,7 +38,7 @@ _SHOWN: Final = 10
     type=click.IntRange(1, 10_000),
     default=LOAD,
     show_default=True,
-    help="How many jobs to move at once.",
+    help="Jobs per batch.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be moved and what conflicts.")
 @json_option
