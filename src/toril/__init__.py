@@ -7,7 +7,7 @@ __version__ = "0.1.0.dev0"
 if TYPE_CHECKING:
     from toril.app import App
     from toril.client.options import AddOptions
-    from toril.context import FailedChild, JobContext, SyncJobContext
+    from toril.context import FailedChild, JobContext, StepInfo, SyncJobContext, current_step
     from toril.errors import (
         AddUncertain,
         ChildrenFailed,
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
         RateLimited,
         ResultGone,
         Snooze,
+        StepChanged,
+        StepClash,
+        StepFailed,
+        StepsTooLarge,
         TorilError,
         TransientError,
         Undecodable,
@@ -114,6 +118,8 @@ _WHERE = {
     "FailedChild": "toril.context",
     "JobContext": "toril.context",
     "SyncJobContext": "toril.context",
+    "StepInfo": "toril.context",
+    "current_step": "toril.context",
     "Duration": "toril.model.durations",
     "connect": "toril.store.engine",
     **dict.fromkeys(("Flow", "FlowTree", "chain", "gather"), "toril.flow"),
@@ -134,7 +140,8 @@ _WHERE = {
             "EngineUnusable", "HandlerError", "InvalidName",
             "InvalidOption", "InvalidPayload", "JobCancelled", "JobFailed", "LeaseLost", "NotFound",
             "NotSerializable", "PartialAdd", "PayloadTooLarge", "PermanentError", "QueueFull", "RateLimited",
-            "ResultGone", "Snooze", "TorilError", "TransientError", "Undecodable", "UnknownQueue", "UsageError",
+            "ResultGone", "Snooze", "StepChanged", "StepClash", "StepFailed", "StepsTooLarge", "TorilError",
+            "TransientError", "Undecodable", "UnknownQueue", "UsageError",
             "WrongState",
         ),
         "toril.errors",
@@ -269,6 +276,11 @@ __all__ = [
     "Snooze",
     "Spread",
     "State",
+    "StepChanged",
+    "StepClash",
+    "StepFailed",
+    "StepInfo",
+    "StepsTooLarge",
     "Strategy",
     "SyncJob",
     "SyncJobContext",
@@ -287,6 +299,7 @@ __all__ = [
     "__version__",
     "chain",
     "connect",
+    "current_step",
     "gather",
     "handler",
     "only_if",

@@ -4,11 +4,24 @@ import asyncio
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from itertools import count
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    NoReturn,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    TypeVarTuple,
+    overload,
+)
 
 from toril.codec.encoding import decode, encode
 from toril.errors import (
@@ -23,6 +36,7 @@ from toril.errors import (
 )
 from toril.model import (
     BATCH,
+    MAX_TIMEOUT,
     Checkpoint,
     Child,
     ChildCounts,
@@ -36,6 +50,7 @@ from toril.model import (
     Report,
     Rested,
     Verdict,
+    ms_of,
 )
 from toril.model.durations import Duration, milliseconds
 from toril.runtime.calls import RunBlocking
@@ -43,6 +58,7 @@ from toril.runtime.calls import RunBlocking
 if TYPE_CHECKING:
     from toril.flow import Node, Policy
     from toril.job import Job
+    from toril.policy.retry import Retry
     from toril.sync import SyncJob
     from toril.task import Task
 
@@ -53,10 +69,14 @@ __all__ = [
     "JobContext",
     "RawHandler",
     "Reporter",
+    "RunSteps",
     "RunsAs",
     "Signal",
+    "StepInfo",
     "StopReason",
     "SyncJobContext",
+    "current_step",
+    "step_info",
 ]
 
 
@@ -117,8 +137,67 @@ class Signal:
 
 T = TypeVar("T", covariant=True)  # a handler of `int | None` takes jobs that carry an int
 R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 
 MAX_PROGRESS = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StepInfo:
+    """The durable step in which code runs: its name, the key under which it is recorded, and which try it is.
+    `idempotency_key` is the same whenever this step is done again; give it to other systems."""
+
+    name: str
+    key: str
+    tries: int
+    idempotency_key: str
+
+
+step_info: ContextVar[StepInfo | None] = ContextVar("toril_step", default=None)
+
+
+def current_step() -> StepInfo | None:
+    """The durable step in which this code runs; None outside of one."""
+    return step_info.get()
+
+
+class RunSteps(Protocol):
+    """The durable steps of one run of a handler. Durations are in milliseconds."""
+
+    @property
+    def resting(self) -> bool: ...
+
+    @property
+    def replaying(self) -> bool: ...
+
+    async def begin(self) -> None: ...
+
+    def step(
+        self,
+        name: str,
+        fn: Any,
+        args: tuple[Any, ...],
+        /,
+        *,
+        key: str | None,
+        retry: "Retry | None",
+        timeout: int | None,
+        result: Any,
+    ) -> Coroutine[Any, Any, Any]: ...
+
+    def step_blocking(self, name: str, fn: Any, args: tuple[Any, ...], /, **options: Any) -> Any: ...
+
+    def sleep(
+        self, name: str, /, *, delay: int | None = None, until: int | None = None
+    ) -> Coroutine[Any, Any, None]: ...
+
+    def version(self, name: str, newest: int, /) -> Coroutine[Any, Any, int]: ...
+
+    def call(
+        self, name: str, jobs: "Sequence[Node]", /, *, key: str | None = None
+    ) -> Coroutine[Any, Any, list[Any]]: ...
+
+    async def gather(self, *branches: Coroutine[Any, Any, R], name: str, limit: int | None) -> list[R]: ...
 
 
 class Reporter(Protocol):
@@ -143,6 +222,14 @@ class Reporter(Protocol):
 
     def children_round(self) -> int:
         """How often this run has asked for new children before."""
+
+    @property
+    def steps(self) -> RunSteps:
+        """The durable steps of this run, which begin with the first use."""
+
+    @property
+    def steps_used(self) -> RunSteps | None:
+        """The same, if they have been used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +319,18 @@ class _Facts(Generic[T]):
         if self.is_cancelled():
             raise stopped(self.signal)
 
+    @property
+    def resting(self) -> bool:
+        """Whether the handler is left because its job rests. `finally` blocks then run although nothing has ended."""
+        steps = self._reporter.steps_used
+        return steps is not None and steps.resting
+
+    @property
+    def replaying(self) -> bool:
+        """Whether this run has so far only repeated what earlier ones have recorded. Log lines and progress are not
+        written meanwhile."""
+        return self._claimed.steps is not None and self._reporter.steps.replaying
+
     def rate_limited(self, seconds: Duration) -> NoReturn:
         """End this attempt, and start no job of this queue in any process for `seconds`; use it when a service answers
         429.
@@ -276,6 +375,94 @@ class JobContext(_Facts[T]):
         """What an earlier attempt saved with `checkpoint`, or None."""
         text = self._claimed.checkpoint
         return None if text is None else decode(text, what="checkpoint")
+
+    # durable steps
+
+    @overload
+    def step(
+        self,
+        name: str,
+        fn: Callable[[*Ts], Coroutine[Any, Any, R]],
+        /,
+        *args: *Ts,
+        key: str | None = None,
+        retry: "Retry | None" = None,
+        timeout: Duration | None = None,
+        result: type[R] | None = None,
+    ) -> Coroutine[Any, Any, R]: ...
+
+    @overload
+    def step(
+        self,
+        name: str,
+        fn: Callable[[*Ts], R],
+        /,
+        *args: *Ts,
+        key: str | None = None,
+        retry: "Retry | None" = None,
+        timeout: Duration | None = None,
+        result: type[R] | None = None,
+    ) -> Coroutine[Any, Any, R]: ...
+
+    def step(  # type: ignore[misc]  # the first signature is the narrower one
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        key: str | None = None,
+        retry: "Retry | None" = None,
+        timeout: Duration | None = None,
+        result: Any = None,
+    ) -> Coroutine[Any, Any, Any]:
+        """Call `fn(*args)` and record what it returns with the job, so that no later run or attempt calls it again.
+
+        What you get is what was recorded: a JSON value, or one of `result` or the type that `fn` declares. An error of
+        `fn` is raised as `StepFailed`.
+
+        Args:
+            name: The step's name. A name that is used again is numbered, in the order of the calls.
+            fn: A coroutine function, or a plain function, which runs in a thread.
+            args: What it is called with.
+            key: Tells steps of one name apart, in place of the number.
+            retry: How often to try this step within one attempt of the job. Between tries the job rests.
+            timeout: The longest time that one try may take.
+            result: The type of the value, if `fn` declares none.
+        """
+        return self._reporter.steps.step(name, fn, args, **step_options(key, retry, timeout, result))
+
+    async def gather(
+        self, *branches: Coroutine[Any, Any, R], name: str = "gather", limit: int | None = None
+    ) -> list[R]:
+        """Run coroutines beside each other, at most `limit` at once, and return their results in order.
+
+        Each has a scope of its own for the names of its steps. If all of them rest, so does the job. If one fails, no
+        more begin, and the error is raised once the steps under way have ended.
+        """
+        return await self._reporter.steps.gather(*branches, name=name, limit=limit)
+
+    async def sleep(self, name: str, duration: Duration) -> None:
+        """Rest for this long, counted from when the job first comes here. It takes no slot meanwhile, and the handler
+        is called again afterwards."""
+        await self._reporter.steps.sleep(name, delay=milliseconds("a sleep", duration))
+
+    async def sleep_until(self, name: str, when: datetime) -> None:
+        """Rest until a time, a `datetime` with a time zone."""
+        await self._reporter.steps.sleep(name, until=_aware(when))
+
+    async def call(self, name: str, job: "Node", *, key: str | None = None) -> Any:
+        """Run another job, made by `queue.new`, and return its result; the job rests meanwhile. If the other one fails,
+        this raises `StepFailed`."""
+        return (await self._reporter.steps.call(name, [job], key=key))[0]
+
+    async def call_all(self, name: str, jobs: "Sequence[Node]", *, key: str | None = None) -> list[Any]:
+        """Run other jobs and return their results in order; see `call`."""
+        return await self._reporter.steps.call(name, jobs, key=key)
+
+    async def version(self, name: str, newest: int) -> int:
+        """Return which version of the code this job follows: `newest`, unless it had recorded later steps before this
+        line was added; then 0. The number is recorded."""
+        return await self._reporter.steps.version(name, newest)
 
     # children
 
@@ -331,6 +518,7 @@ class JobContext(_Facts[T]):
 
         A retry, or the run after a wait, does not add them again.
         """
+        await self._begin()
         round_ = self._reporter.children_round()
         if round_ >= self._claimed.parked:
             await self._add(self._nodes(children, on_failure, round_))
@@ -341,6 +529,7 @@ class JobContext(_Facts[T]):
         The handler ends here by an exception that you must let through. It is called again from the start once the
         children have ended; then this call returns at once and adds nothing.
         """
+        await self._begin()
         round_ = self._reporter.children_round() if children else 0
         if children and round_ >= self._claimed.parked:
             nodes = self._nodes(children, on_failure, round_)
@@ -379,7 +568,15 @@ class JobContext(_Facts[T]):
         times = Counter(ref.id for ref in found)
         return [(ref.id if times[ref.id] == 1 else str(ref), text) for ref, text in sorted(found.items())]
 
+    async def _begin(self) -> None:
+        """A failed step that the handler has caught is recorded before anything else happens."""
+        if self._reporter.steps_used is not None:
+            await self._reporter.steps_used.begin()
+
     async def _report(self, report: Report) -> None:
+        if self._claimed.steps is not None and isinstance(report, Progress | LogLine) and self.replaying:
+            return
+        await self._begin()
         if await self._reporter.report(report) is not Verdict.OK:
             raise LeaseLost(f"this attempt has lost its lease on job {self.job_id}, so its report was not stored")
 
@@ -416,6 +613,41 @@ class SyncJobContext(_Facts[T]):
     def checkpoint(self, value: Any) -> None:
         """Save how far the job has come. When it runs again, it finds the value in `last_checkpoint`."""
         self._run(self._twin().checkpoint(value))
+
+    def step(
+        self,
+        name: str,
+        fn: Callable[[*Ts], R],
+        /,
+        *args: *Ts,
+        key: str | None = None,
+        retry: "Retry | None" = None,
+        timeout: Duration | None = None,
+        result: type[R] | None = None,
+    ) -> R:
+        """Call a plain function in this thread and record what it returns; see `JobContext.step`."""
+        value: R = self._reporter.steps.step_blocking(name, fn, args, **step_options(key, retry, timeout, result))
+        return value
+
+    def sleep(self, name: str, duration: Duration) -> None:
+        """Rest for this long; see `JobContext.sleep`."""
+        self._run(self._reporter.steps.sleep(name, delay=milliseconds("a sleep", duration)))
+
+    def sleep_until(self, name: str, when: datetime) -> None:
+        """Rest until a time, a `datetime` with a time zone."""
+        self._run(self._reporter.steps.sleep(name, until=_aware(when)))
+
+    def call(self, name: str, job: "Node", *, key: str | None = None) -> Any:
+        """Run another job and return its result; see `JobContext.call`."""
+        return self._run(self._reporter.steps.call(name, [job], key=key))[0]
+
+    def call_all(self, name: str, jobs: "Sequence[Node]", *, key: str | None = None) -> list[Any]:
+        """Run other jobs and return their results in order; see `JobContext.call`."""
+        return self._run(self._reporter.steps.call(name, jobs, key=key))
+
+    def version(self, name: str, newest: int) -> int:
+        """Return which version of the code this job follows; see `JobContext.version`."""
+        return self._run(self._reporter.steps.version(name, newest))
 
     def has_children(self) -> bool:
         """Tell whether this job has or had children."""
@@ -472,6 +704,22 @@ class SyncJobContext(_Facts[T]):
 
     def _twin(self) -> JobContext[T]:
         return JobContext(self.data, self._claimed, self._reporter, self.signal, self.state)
+
+
+def step_options(key: str | None, retry: Any, timeout: Duration | None, result: Any) -> dict[str, Any]:
+    """The options of a step, with its timeout in milliseconds."""
+    return {
+        "key": key,
+        "retry": retry,
+        "timeout": None if timeout is None else milliseconds("timeout", timeout, 1, MAX_TIMEOUT),
+        "result": result,
+    }
+
+
+def _aware(when: datetime) -> int:
+    if not isinstance(when, datetime) or when.tzinfo is None:
+        raise InvalidOption(f"a sleep ends at a datetime with a time zone, not {preview(when)}")
+    return ms_of(when)
 
 
 def _place(child: Child) -> tuple[bool, int, JobRef]:

@@ -196,3 +196,23 @@ def declares() -> None:
     app.queue("other", {"send": send}, concurency=3)  # E: call-arg
     handler(send, timeot=3)  # E: call-arg
     app.on("complete", print)  # E: arg-type
+
+
+async def create(email: str) -> Welcome:
+    return Welcome(len(email))
+
+
+def size(ctx: str) -> int:
+    return len(ctx)
+
+
+async def steps(ctx: JobContext[None]) -> None:
+    assert_type(await ctx.step("create", create, "a@example.org"), Welcome)
+    assert_type(await ctx.step("size", size, "a"), int)
+    await ctx.step("create", create, 3)  # E: arg-type
+    assert_type(await ctx.gather(ctx.step("size", size, "a"), ctx.step("size", size, "b")), list[int])
+
+
+def plain_steps(ctx: SyncJobContext[None]) -> None:
+    assert_type(ctx.step("size", size, "a"), int)
+    ctx.step("size", size, 3)  # E: arg-type

@@ -167,6 +167,14 @@ class Reports:
     def children_round(self) -> int:
         return 0
 
+    @property
+    def steps(self) -> AttemptSteps:
+        raise AssertionError(self)
+
+    @property
+    def steps_used(self) -> AttemptSteps | None:
+        return None
+
     def job(self, claimed: Claimed) -> Any:
         raise AssertionError(claimed)
 

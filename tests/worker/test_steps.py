@@ -19,10 +19,10 @@ from toril import (
     TransientError,
 )
 from toril.codec.payload import payload_for
-from toril.context import StopReason
+from toril.context import StopReason, current_step
 from toril.errors import InvalidName, JobCancelled, StepChanged, StepClash, StepFailed, StepsTooLarge
 from toril.model import Rested, SignalWait, StepKind, StepVerdict
-from toril.worker.steps import AttemptSteps, current_step
+from toril.worker.steps import AttemptSteps
 
 
 @dataclass

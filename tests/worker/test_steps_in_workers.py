@@ -11,17 +11,11 @@ from tests.worker import handlers_for_processes as in_processes
 from tests.worker.conftest import working
 from toril import App, JobContext, LeaseLost, PermanentError, Retry, SyncJobContext, handler
 from toril.codec.steps import load_step
+from toril.context import current_step
 from toril.errors import StepFailed
 from toril.model import Lease
 from toril.policy.retry import Fixed
 from toril.testing import Memory, memory
-from toril.worker.steps import AttemptSteps, current_step
-
-
-def steps_of(ctx: JobContext[Any]) -> AttemptSteps:
-    """The durable steps of a run."""
-    steps: AttemptSteps = ctx._reporter.steps  # type: ignore[attr-defined]
-    return steps
 
 
 async def double(number: int) -> int:
@@ -36,11 +30,10 @@ async def test_a_later_attempt_goes_on_after_what_is_recorded() -> None:
         return name
 
     async def handler(ctx: JobContext[None]) -> list[str]:
-        steps = steps_of(ctx)
-        values = await steps.gather(*(steps.step(name, note, (name,)) for name in ("a", "b")))
+        values = await ctx.gather(*(ctx.step(name, note, name) for name in ("a", "b")))
         if ctx.attempt == 1:
             raise ConnectionError("away")
-        return [*values, await steps.step("c", note, ("c",))]
+        return [*values, await ctx.step("c", note, "c")]
 
     queue = app.queue("q", {"run": handler}, retry=Retry(3))
     async with memory(app) as test:
@@ -58,7 +51,7 @@ async def test_a_failed_step_is_grouped_by_its_cause() -> None:
         raise PermanentError("declined")
 
     async def handler(ctx: JobContext[None]) -> None:
-        await steps_of(ctx).step("charge", charge)
+        await ctx.step("charge", charge)
 
     queue = app.queue("q", {"run": handler}, retry=Retry(3))
     async with memory(app) as test:
@@ -79,11 +72,10 @@ async def test_a_failure_that_was_caught_holds_for_its_attempt() -> None:
         raise ConnectionError("away")
 
     async def handler(ctx: JobContext[None]) -> None:
-        steps = steps_of(ctx)
         try:
-            await steps.step("charge", charge, retry=Retry(2, Fixed(0)))
+            await ctx.step("charge", charge, retry=Retry(2, Fixed(0)))
         except StepFailed as error:
-            await steps.step("undo", done.append, ("undo",))
+            await ctx.step("undo", done.append, "undo")
             raise ConnectionError(error.reason) from error
 
     queue = app.queue("q", {"run": handler}, retry=Retry(2))
@@ -103,16 +95,15 @@ async def test_a_worker_that_dies_with_a_step_under_way_loses_only_that(tmp_path
 
     @queue.handler
     async def run(ctx: JobContext[None]) -> str:
-        steps = steps_of(ctx)
-        await steps.step("a", done.append, ("a",))
+        await ctx.step("a", done.append, "a")
 
         async def dies() -> None:
             done.append("b")
             if done.count("b") == 1:
                 tests[0].kill_here()
 
-        await steps.step("b", dies)
-        return str(await steps.step("c", lambda: "c"))
+        await ctx.step("b", dies)
+        return str(await ctx.step("c", lambda: "c"))
 
     async with memory(app) as test:
         tests.append(test)
@@ -137,7 +128,7 @@ async def test_an_attempt_that_has_lost_its_lease_records_nothing(app: App) -> N
         leases.append(ctx._claimed.lease)
         began.set()
         try:
-            await steps_of(ctx).step("slow", slow)
+            await ctx.step("slow", slow)
         except BaseException as error:
             raised.append(error)
             raise
@@ -169,7 +160,7 @@ async def test_steps_are_encoded_as_their_queue_says(name: str) -> None:
     app = App("memory://")
 
     async def handler(ctx: JobContext[Any]) -> Any:
-        return await steps_of(ctx).step("a", lambda: "secret")
+        return await ctx.step("a", lambda: "secret")
 
     queue = app.queue("q", {"run": handler}, serializer=Backwards() if name == "serializer" else None)
     async with memory(app) as test:
@@ -204,11 +195,10 @@ async def test_a_step_of_a_plain_handler_runs_in_its_thread() -> None:
         """Cannot be awaited there."""
 
     def run(ctx: SyncJobContext[None]) -> None:
-        steps: AttemptSteps = ctx._reporter.steps  # type: ignore[attr-defined]
-        steps.step_blocking("note", note)
+        ctx.step("note", note)
         seen.append((threading.current_thread(), current_step()))
         with pytest.raises(TypeError, match="needs a plain function"):
-            steps.step_blocking("wrong", wrong)
+            ctx.step("wrong", wrong)  # type: ignore[unused-coroutine]
 
     queue = app.queue("q", {"run": run})
     async with memory(app) as test:

@@ -1,12 +1,14 @@
 """Contexts for unit tests of handlers, which record what is reported."""
 
-from collections.abc import Coroutine, Mapping, Sequence
+import inspect
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from toril.codec.encoding import decode, encode
 from toril.context import JobContext, RunsAs, Signal, StopReason, SyncJobContext
-from toril.errors import UsageError
+from toril.errors import JobCancelled, LeaseLost, RateLimited, Snooze, StepFailed, UsageError, error_text
 from toril.handlers import result_of_handler
 from toril.job import Job
 from toril.model import (
@@ -24,6 +26,7 @@ from toril.model import (
     Report,
     Verdict,
 )
+from toril.policy.retry import lineage
 from toril.task import Task
 
 __all__ = ["Recorded", "SyncTestContext", "TestContext", "context", "sync_context"]
@@ -43,6 +46,11 @@ class Recorded:
         self.children_given: Mapping[str, Any] = {}
         self.open = 0
         self.rounds = 0
+        self.steps = GivenSteps({})
+
+    @property
+    def steps_used(self) -> "GivenSteps":
+        return self.steps
 
     async def report(self, report: Report) -> Verdict:
         match report:
@@ -88,6 +96,71 @@ class Recorded:
         )
 
 
+class GivenSteps:
+    """The durable steps of a test context. Steps in `given` have those values; others run. Sleeps are over at once;
+    `names` has everything that was asked for, in order."""
+
+    resting = False
+    replaying = False
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.given = given
+        self.names: list[str] = []
+
+    async def begin(self) -> None:
+        """There is nothing to record."""
+
+    def step(self, name: str, fn: Any, args: tuple[Any, ...], /, **options: Any) -> Coroutine[Any, Any, Any]:
+        return self._step(self._asked(name, options.get("key")), fn, args)
+
+    async def _step(self, key: str, fn: Any, args: tuple[Any, ...]) -> Any:
+        if key in self.given:
+            return self.given[key]
+        with _failing(key):
+            found = fn(*args)
+            return await found if inspect.isawaitable(found) else found
+
+    def step_blocking(self, name: str, fn: Any, args: tuple[Any, ...], /, **options: Any) -> Any:
+        key = self._asked(name, options.get("key"))
+        if key in self.given:
+            return self.given[key]
+        with _failing(key):
+            return fn(*args)
+
+    async def sleep(self, name: str, /, **_: Any) -> None:
+        self._asked(name)
+
+    async def version(self, name: str, newest: int, /) -> int:
+        return int(self.given.get(self._asked(name), newest))
+
+    async def call(self, name: str, jobs: Sequence[Any], /, *, key: str | None = None) -> list[Any]:
+        asked = self._asked(name, key)
+        if asked not in self.given:
+            raise UsageError(f"give the results of step {asked!r}: context(…, steps={{{asked!r}: …}})")
+        value = self.given[asked]
+        return [value] if len(jobs) == 1 else list(value)
+
+    async def gather(self, *branches: Coroutine[Any, Any, T], name: str, limit: int | None) -> list[T]:  # noqa: ARG002
+        return [await branch for branch in branches]
+
+    def _asked(self, name: str, key: str | None = None) -> str:
+        base = name if key is None else f"{name}:{key}"
+        self.names.append(base)
+        number = self.names.count(base)
+        return base if number == 1 else f"{base}#{number}"
+
+
+@contextmanager
+def _failing(key: str) -> Iterator[None]:
+    """A step fails as it does in a worker."""
+    try:
+        yield
+    except (Snooze, RateLimited, JobCancelled, LeaseLost):
+        raise
+    except Exception as error:
+        raise StepFailed(key, type(error).__name__, error_text(error), lineage(error)) from error
+
+
 class TestContext(JobContext[T]):
     """A context for a unit test of an `async def` handler."""
 
@@ -125,10 +198,13 @@ def context(
     checkpoint: Any = None,
     state: Any = None,
     children: Mapping[str, Any] | None = None,
+    steps: Mapping[str, Any] | None = None,
 ) -> TestContext[T]:
-    """A context for a unit test of an `async def` handler, without a store. `recorded` has what the handler reports."""
+    """A context for a unit test of an `async def` handler, without a store. `recorded` has what the handler reports;
+    `steps` has the values of durable steps by name, and those that are not in it run."""
     recorded = Recorded()
     recorded.children_given = children or {}
+    recorded.steps = GivenSteps(steps or {})
     claimed = _claimed(job_id, job_name, queue, attempt, attempts, metadata, checkpoint)
     made = TestContext(data, claimed, recorded, Signal(), state)
     made.recorded = recorded
@@ -147,10 +223,12 @@ def sync_context(
     checkpoint: Any = None,
     state: Any = None,
     children: Mapping[str, Any] | None = None,
+    steps: Mapping[str, Any] | None = None,
 ) -> SyncTestContext[T]:
     """A context for a unit test of a plain `def` handler; see `context`."""
     recorded = Recorded()
     recorded.children_given = children or {}
+    recorded.steps = GivenSteps(steps or {})
     claimed = _claimed(job_id, job_name, queue, attempt, attempts, metadata, checkpoint)
     made = SyncTestContext(data, claimed, recorded, Signal(), state, _at_once)
     made.recorded = recorded

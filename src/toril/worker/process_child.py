@@ -217,6 +217,10 @@ class _Connection:
             self._steps = AttemptSteps(StepServices(writer=self, clock=SYSTEM), self._job, self, self._signal)
         return self._steps
 
+    @property
+    def steps_used(self) -> AttemptSteps | None:
+        return self._steps
+
     async def record(self, report: StepReport, signal: Signal) -> StepAnswer:  # noqa: ARG002 - as above
         sent = {name: value for name, value in asdict(report).items() if name != "lease"}
         self.send({"record": sent})

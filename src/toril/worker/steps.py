@@ -29,7 +29,7 @@ from toril.codec.steps import (
     load_step,
     load_version,
 )
-from toril.context import Reporter, Signal, stopped
+from toril.context import Reporter, Signal, StepInfo, step_info, stopped
 from toril.errors import (
     CallTooLate,
     EngineUnavailable,
@@ -89,7 +89,7 @@ from toril.runtime.clock import Clock, yield_to_ready
 from toril.runtime.logs import Contact, outages
 from toril.store.capabilities import StepStore
 
-__all__ = ["AttemptSteps", "StepInfo", "StepServices", "StepWriter", "StepWriting", "current_step", "run_on_loop"]
+__all__ = ["AttemptSteps", "StepServices", "StepWriter", "StepWriting", "run_on_loop"]
 
 T = TypeVar("T")
 
@@ -100,24 +100,7 @@ _LONGEST_PAUSE: Final = 1.0
 _NO_FAILURES: Final = (Snooze, RateLimited, LeaseLost, StepClash, StepsTooLarge)  # say what becomes of the job
 
 
-@dataclass(frozen=True, slots=True)
-class StepInfo:
-    """The step that runs: its name, its stored key, which try it is, and a key for other systems, which is the same
-    whenever this step is done again."""
-
-    name: str
-    key: str
-    tries: int
-    idempotency_key: str
-
-
-_step: contextvars.ContextVar[StepInfo | None] = contextvars.ContextVar("toril_step", default=None)
 _branch: contextvars.ContextVar["_Branch | None"] = contextvars.ContextVar("toril_branch", default=None)
-
-
-def current_step() -> StepInfo | None:
-    """The step in which this code runs, or None."""
-    return _step.get()
 
 
 @dataclass(slots=True, eq=False)
@@ -234,7 +217,7 @@ class AttemptSteps:
         """The scope in which a name is asked for, and which one of its name this is there."""
         if self._ended:
             raise LeaseLost(f"the attempt at job {self._lease.id} is over, so it takes no more steps")
-        within = _step.get()
+        within = step_info.get()
         if within is not None:
             raise TypeError(f"step {name!r} cannot begin within step {within.key!r}; call it from the handler")
         branch = _branch.get()
@@ -272,7 +255,7 @@ class AttemptSteps:
         run = run_on_loop(self._services.clock) if execute is None else execute
         return self._step(self.draw(name, key), name, fn, args, run, retry, timeout, result)
 
-    def step_blocking(self, name: str, fn: Callable[..., Any], args: tuple[Any, ...] = (), **options: Any) -> Any:
+    def step_blocking(self, name: str, fn: Callable[..., Any], args: tuple[Any, ...] = (), /, **options: Any) -> Any:
         """The same for a plain handler, in whose thread the function runs; one with a timeout runs in another."""
         _check_plain(name, fn)
         loop = self._services.loop
@@ -284,7 +267,7 @@ class AttemptSteps:
         async def execute(call: Callable[[], Any], timeout: float | None) -> Any:
             if timeout is not None:
                 return await elsewhere(call, timeout)
-            order = _CallHere(call, _step.get(), loop.create_future())
+            order = _CallHere(call, step_info.get(), loop.create_future())
             calls.put(order)
             return await order.future
 
@@ -353,7 +336,7 @@ class AttemptSteps:
     ) -> Any:
         """What the function returns, or the error by which this try has failed."""
         self._acted = True
-        before = _step.set(info)
+        before = step_info.set(info)
         try:
             return await execute(partial(fn, *args), None if timeout is None else timeout / 1000)
         except _NO_FAILURES:
@@ -370,7 +353,7 @@ class AttemptSteps:
         except Exception as error:
             return _FailedTry(error)
         finally:
-            _step.reset(before)
+            step_info.reset(before)
 
     def _delay(self, retry: Retry, tries: int, previous: int, error: BaseException) -> int:
         chance = self._services.clock.random()
@@ -904,13 +887,13 @@ class _CallHere:
     future: "asyncio.Future[Any]"
 
     def run(self, loop: asyncio.AbstractEventLoop) -> None:
-        before = _step.set(self.info)
+        before = step_info.set(self.info)
         try:
             hand_over = partial(_hand_over, self.future, self.call(), None)
         except BaseException as error:
             hand_over = partial(_hand_over, self.future, None, error)
         finally:
-            _step.reset(before)
+            step_info.reset(before)
         loop.call_soon_threadsafe(hand_over)
 
 
