@@ -29,15 +29,22 @@ from toril.model import (
     Lease,
     LogLine,
     NewJob,
+    NewSignal,
     Pause,
     Progress,
+    Released,
     Replay,
     Report,
+    Rest,
+    Rested,
     Schedule,
     SetConcurrency,
     SetData,
     SetGroup,
     Settlement,
+    SignalWait,
+    StepKind,
+    StepReport,
     TransferBatch,
     TransferPart,
     WorkerCommand,
@@ -46,7 +53,7 @@ from toril.model.states import State
 from toril.store.engine import Store
 from toril.testing import ManualClock
 
-__all__ = ["OPERATIONS", "READS", "SEAM", "TWICE", "Room", "broken", "furnished"]
+__all__ = ["OPERATIONS", "READS", "SEAM", "TWICE", "VARIANTS", "Room", "broken", "furnished"]
 
 TERMS: Final = CircuitTerms(failures=5, window=300_000, pause=60_000, probes=2)
 NEXT: Final = 10_000
@@ -65,12 +72,13 @@ SEAM: Final = dict(_methods(Store))  # as "page", and as "dead_letters.page"
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A store with a job in every state, a flow, a group, a letter, a circuit, a schedule, a worker, and a load that
-    is on its way to another store."""
+    """A store with a job in every state, a flow, a group, a letter, a circuit, a schedule, a worker, jobs with steps
+    and signals, and a load that is on its way to another store."""
 
     store: Store
     held: Lease
     parent: Lease
+    stepping: Lease
     slot: int
     faults: tuple[Fault, ...] = ()
 
@@ -103,7 +111,24 @@ async def furnished(store: Store, *, elects: bool = True) -> Room:
     await store.transfers.export_batch(TransferPart.JOBS, "away", to="there", mark="first")
     if elects:
         await store.lead("reaper", "boss", ttl=LEASE)
-    return Room(store, held.lease, parent.lease, now + NEXT)
+    return Room(store, held.lease, parent.lease, await _stepping(store), now + NEXT)
+
+
+async def _stepping(store: Store) -> Lease:
+    """In a queue of their own: a job that runs, with steps and a signal; one that rests for a signal; one that was
+    released."""
+    await store.add("steps", [NewJob(name=name) for name in ("runs", "rests", "back")])
+    runs, rests, back = (await claim(store, 3, queue="steps")).jobs
+    for each in (runs, back):
+        reports = [StepReport(each.lease, key, StepKind.DONE, "1") for key in ("a", "b")]
+        await store.steps.record("steps", reports)
+    await store.steps.deliver("steps", [NewSignal(name="ok", job_id=runs.lease.id, id="x")])
+    await store.steps.deliver("steps", [NewSignal(name="ok", key="kept")])
+    signals = (SignalWait("ok"), SignalWait("ok", "mine"))
+    wait = Rest(key="w", kind=StepKind.WAIT, text='[["ok",null],["ok","mine"]]', signals=signals)
+    await settle(store, rests.lease, Rested(rests=(wait,)))
+    await settle(store, back.lease, Released())
+    return runs.lease
 
 
 async def broken(room: Room, clock: ManualClock) -> Room:
@@ -126,6 +151,40 @@ def _flow() -> list[FlowNode]:
 def _exchange(room: Room, call: Call) -> Awaitable[Any]:
     claimed = Claim(want=2, token="next", lease=LEASE, worker="w")
     return room.store.exchange("q", [Settlement(room.held, Completed('"x"'))], claimed, call=call)
+
+
+def _record(room: Room, call: Call) -> Awaitable[Any]:
+    tries = StepReport(room.stepping, "t", StepKind.RETRY, '[1,"K","why"]', delay=NEXT)
+    return room.store.steps.record("steps", [StepReport(room.stepping, "c", StepKind.DONE, "1"), tries], call=call)
+
+
+def _receive(room: Room, call: Call) -> Awaitable[Any]:
+    signals = [SignalWait("ok"), SignalWait("ok", "other")]
+    return room.store.steps.receive(room.stepping, "w", signals, call=call)
+
+
+def _deliver(room: Room, call: Call) -> Awaitable[Any]:
+    """To a job that rests for it, to one by its key, to one that runs, and to nobody yet."""
+    signals = [
+        NewSignal(name="ok", job_id="2"), NewSignal(name="ok", key="mine"), NewSignal(name="ok", job_id="1", id="y"),
+        NewSignal(name="ok", key="nobody"),
+    ]  # fmt: skip
+    return room.store.steps.deliver("steps", signals, call=call)
+
+
+def _rest(room: Room, call: Call) -> Awaitable[Any]:
+    """An exchange in which a job rests: for a time, a signal by a key, and a job that it calls."""
+    parent = JobRef("steps", room.stepping.id)
+    child = FlowNode(queue="flows", job=NewJob(name="called", id="called"), parent=parent)
+    signal = SignalWait("ok", "another")
+    rests = (
+        Rest(key="s", kind=StepKind.SLEEP, delay=NEXT),
+        Rest(key="w", kind=StepKind.WAIT, text='[["ok","another"]]', signals=(signal,)),
+        Rest(key="c", kind=StepKind.CALLED, text='[["flows","called"]]'),
+    )
+    nothing = Claim(want=0, token="next", lease=LEASE, worker="w")
+    settled = [Settlement(room.stepping, Rested((child,), 1, rests))]
+    return room.store.exchange("steps", settled, nothing, call=call)
 
 
 def _report(room: Room, call: Call) -> Awaitable[Any]:
@@ -162,6 +221,10 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "exchange": _exchange,
     "renew": lambda room, _: room.store.renew([room.held], ttl=LEASE * 2),
     "report": _report,
+    "steps.record": _record,
+    "steps.receive": _receive,
+    "steps.deliver": _deliver,
+    "steps.rewind": lambda room, call: room.store.steps.rewind("steps", "3", "b", call=call),
     "recover": lambda room, _: room.store.recover("q", dead=[room.held], cause="killed"),
     "prune": lambda room, _: room.store.prune("q"),
     "heartbeat": lambda room, _: room.store.heartbeat(_BEAT, ttl=LEASE),
@@ -206,13 +269,17 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "schedules.sync": lambda room, _: room.store.schedules.sync("q", "jobs", []),
 }  # fmt: skip
 
+# Other uses of these operations, with a body of their own.
+VARIANTS: Final[dict[str, Operation]] = {"exchange": _rest}
+
 # What only looks, waits or opens has no point at which it could be cut in two.
 READS: Final = frozenset({
     "open", "close", "twin", "health", "wait", "finished", "queues", "queue", "counts", "jobs", "page", "logs",
     "errors", "events", "workers", "declarations", "runs", "explain", "usage", "dead_letters.page", "dead_letters.get",
     "dead_letters.count", "circuits.list", "audit.page", "repairs.facts", "repairs.scan", "transfers.destination",
     "flows.child_counts", "flows.children", "flows.child_names", "groups.get", "groups.page", "metrics.snapshot",
-    "metrics.minutes", "schedules.get", "schedules.page", "schedules.overdue",
+    "metrics.minutes", "steps.page", "steps.resting", "steps.inbox", "schedules.get", "schedules.page",
+    "schedules.overdue",
 })  # fmt: skip
 
 # A second sending of these counts again: an entry, a sign, a call to wake up. Nothing hangs on their number.

@@ -55,8 +55,7 @@ WHY: Final = Failure("no such user", "LookupError", "Traceback: here")
 
 def steps_of(engine: Store) -> StepStore:
     """The steps of a store."""
-    found: StepStore = getattr(engine, "steps")  # noqa: B009 - until each store has them
-    return found
+    return engine.steps
 
 
 async def running(engine: Store, name: str = "n", *, queue: str = "q", **given: Any) -> Claimed:

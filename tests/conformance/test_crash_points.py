@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.dumps import dump
-from tests.conformance.operations import OPERATIONS, READS, SEAM, TWICE, broken, furnished
+from tests.conformance.operations import OPERATIONS, READS, SEAM, TWICE, VARIANTS, broken, furnished
 from tests.proof import prove
 from tests.sim.brittle import BrittleStore
 from toril.errors import CallTooLate
@@ -24,7 +24,7 @@ def _takes_a_call(name: str) -> bool:
 
 @pytest.mark.covers("T6")
 def test_every_operation_of_the_seam_has_a_case() -> None:
-    assert len({name.partition(".")[0] for name in SEAM if "." in name}) == 9
+    assert len({name.partition(".")[0] for name in SEAM if "." in name}) == 10
     assert SEAM.keys() - READS - OPERATIONS.keys() == set(), (
         "a new operation needs its case in tests/conformance/operations.py"
     )
@@ -51,6 +51,31 @@ async def test_who_did_not_hear_the_answer_may_send_it_again(
     if "call" in inspect.signature(_method(engine, name)).parameters and name not in {"obliterate"}:
         assert again == first
     prove("T6", points=2)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+async def test_other_uses_of_an_operation_may_be_sent_again(shared_engine: Store, name: str) -> None:
+    room = await furnished(shared_engine)
+    first = await VARIANTS[name](room, CALL)
+    after = await dump(shared_engine)
+
+    assert await VARIANTS[name](room, CALL) == first
+    assert await dump(shared_engine) == after
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+async def test_other_uses_of_an_operation_break_at_any_statement(name: str) -> None:
+    store = BrittleStore(ManualClock())
+    await store.open()
+    try:
+        room = await furnished(store.whole(), elects=False)
+        before = store.broken
+
+        await VARIANTS[name](replace(room, store=store.view()), CALL)
+
+        assert store.broken > before
+    finally:
+        await store.close()
 
 
 @pytest.mark.parametrize("name", [name for name in OPERATIONS if _takes_a_call(name)])

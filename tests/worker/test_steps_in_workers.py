@@ -82,7 +82,7 @@ async def test_a_failure_that_was_caught_holds_for_its_attempt() -> None:
     async with memory(app) as test:
         job = await queue.add("run", keep_failed=True)
         await test.after("1m")
-        rows = (await app.store.steps.page("q", job.id)).items  # type: ignore[attr-defined]
+        rows = (await app.store.steps.page("q", job.id)).items
 
     assert done == ["charge", "charge", "undo", "charge", "charge"], "the second attempt tries again"
     assert [row.kind.value for key, text in rows if (row := load_step(key, text)) is not None] == ["d", "e"]
@@ -142,7 +142,7 @@ async def test_an_attempt_that_has_lost_its_lease_records_nothing(app: App) -> N
         await app.store.recover("q", dead=leases)
         lost.set()
         await asyncio.wait_for(ended.wait(), 10)
-        rows = (await app.store.steps.page("q", job.id)).items  # type: ignore[attr-defined]
+        rows = (await app.store.steps.page("q", job.id)).items
 
     assert [type(error) for error in raised] == [LeaseLost]
     assert list(rows) == []
@@ -166,7 +166,7 @@ async def test_steps_are_encoded_as_their_queue_says(name: str) -> None:
     async with memory(app) as test:
         job = await queue.add("run", keep_completed=True)
         await test.drain()
-        ((_, text),) = (await app.store.steps.page("q", job.id)).items  # type: ignore[attr-defined]
+        ((_, text),) = (await app.store.steps.page("q", job.id)).items
 
     assert ("secret" in text) is (name == "plain")
 

@@ -62,6 +62,7 @@ from toril.store.capabilities import (
     MetricsStore,
     RepairStore,
     ScheduleStore,
+    StepStore,
     TransferStore,
 )
 from toril.store.checked import (
@@ -330,6 +331,9 @@ class Store(Engine, Inspector, Protocol):
 
     @property
     def transfers(self) -> TransferStore: ...
+
+    @property
+    def steps(self) -> StepStore: ...
 
 
 # scheme -> module with `connect(url, clock, prefix)`, and the extra that installs what it needs

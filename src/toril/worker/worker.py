@@ -310,7 +310,7 @@ class Worker:
         """What durable steps need, which most queues do not."""
         if self._step_services is None:
             services, name, store = self._services, self.queue.name, self._services.engine
-            steps: StepStore = store.steps  # type: ignore[attr-defined]  # not every store has them yet
+            steps: StepStore = store.steps
             self._step_services = StepServices(
                 writer=StepWriter(name, steps, services.clock, services.name),
                 clock=services.clock,
