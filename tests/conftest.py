@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.kinds import ASKED_FOR, GUARDED, KINDS, KINDS_WITH_STEPS, REDIS, redis_of
+from tests.sim.store import FAULTS
 from tests.tiers import THOROUGH_KINDS, is_thorough
 from toril.engines.sqlite import SqliteEngine
 from toril.engines.sqlite.url import parse
@@ -104,9 +105,11 @@ async def engine(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: P
 
 @pytest.fixture(params=KINDS_WITH_STEPS)
 async def step_engine(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Store]:
-    """Every engine that has durable steps."""
+    """Every engine that has durable steps. At the end, nothing in a store may contradict itself."""
     async with opened(request.param, clock, tmp_path) as store:
         yield store
+        if isinstance(store, SqliteEngine):
+            assert await store._read_now(lambda tx: tx.all(FAULTS)) == []
 
 
 @pytest.fixture(params=[kind for kind in KINDS if kind != "memory"])

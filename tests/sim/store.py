@@ -18,13 +18,13 @@ from toril.engines.sqlite.url import parse
 from toril.runtime.clock import SYSTEM, Clock
 from toril.store.engine import Store
 
-__all__ = ["FileStore", "MemoryStore", "SimStore"]
+__all__ = ["FAULTS", "FileStore", "MemoryStore", "SimStore"]
 
 _IN_MEMORY: Final = Path("/dev/shm")  # where files need no disk
 
 # Every way in which rows can contradict each other: a job that stands in no place or in two, a place without its job,
 # a count that is not the number of rows.
-_FAULTS = """
+FAULTS = """
 SELECT 'job ' || j.key || ' stands in ' || count(p.key) || ' places'
 FROM jobs j LEFT JOIN (SELECT key FROM line UNION ALL SELECT key FROM active) p ON p.key = j.key
 GROUP BY j.key HAVING count(p.key) <> 1
@@ -49,6 +49,34 @@ WHERE c.key = q.key AND c.counted <> (SELECT count(*) FROM line l WHERE l.queue 
 UNION ALL
 SELECT q.name || ' counts ' || q.active || ' active and has ' || count(a.key)
 FROM queues q LEFT JOIN active a ON a.queue = q.key GROUP BY q.key HAVING count(a.key) <> q.active
+UNION ALL
+SELECT 'job ' || r.job || ' is noted as resting, and does not'
+FROM rests r WHERE NOT EXISTS (SELECT 1 FROM line l WHERE l.key = r.job AND l.place IN (3, 4))
+UNION ALL
+SELECT q.name || ' counts ' || q.resting || ' and ' || q.resting_for_children || ' resting jobs'
+FROM queues q
+WHERE q.resting <> (SELECT count(*) FROM rests r JOIN line l ON l.key = r.job AND l.place = 3 WHERE r.queue = q.key)
+    OR q.resting_for_children
+        <> (SELECT count(*) FROM rests r JOIN line l ON l.key = r.job AND l.place = 4 WHERE r.queue = q.key)
+UNION ALL
+SELECT 'something is left of the steps of ' || s.job
+FROM (SELECT job FROM steps UNION SELECT job FROM recorded UNION SELECT job FROM signals) s
+WHERE NOT EXISTS (SELECT 1 FROM jobs j WHERE j.key = s.job)
+    AND NOT EXISTS (SELECT 1 FROM letters l WHERE l.recorded = s.job)
+UNION ALL
+SELECT 'the rows of ' || r.job || ' are counted as ' || r.count || ' with ' || r.bytes || ' bytes'
+FROM recorded r LEFT JOIN (
+    SELECT job, count(*) AS count, sum(length(CAST(name AS BLOB)) + length(CAST(row AS BLOB))) AS bytes
+    FROM steps GROUP BY job
+) s ON s.job = r.job WHERE r.count <> coalesce(s.count, 0) OR r.bytes <> coalesce(s.bytes, 0)
+UNION ALL
+SELECT 'job ' || s.job || ' has steps or signals, and no counts of them'
+FROM (SELECT job FROM steps UNION SELECT job FROM signals) s
+WHERE NOT EXISTS (SELECT 1 FROM recorded r WHERE r.job = s.job)
+UNION ALL
+SELECT 'signals by ' || w.word || ' go to ' || w.job || ', which is gone or has ended'
+FROM awaited w LEFT JOIN line l ON l.key = w.job LEFT JOIN active a ON a.key = w.job
+WHERE a.key IS NULL AND (l.key IS NULL OR l.place > 4)
 """
 
 
@@ -147,7 +175,7 @@ class MemoryStore:
         await before.close()  # which also wakes who waits, as a broken connection does
 
     def contradictions(self) -> list[str]:
-        return [text for (text,) in _connection(self._engine).execute(_FAULTS)]
+        return [text for (text,) in _connection(self._engine).execute(FAULTS)]
 
     def stray_runs(self) -> list[str]:
         return [text for (text,) in _connection(self._engine).execute(_STRAY_RUNS)]
