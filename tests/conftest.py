@@ -72,7 +72,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _kind_of(item: pytest.Item) -> str | None:
     """Which engine this is a case for."""
     given = getattr(item, "callspec", None)
-    names = ("engine", "shared_engine", "timed")
+    names = ("engine", "step_engine", "shared_engine", "timed")
     found = None if given is None else next((given.params[name] for name in names if name in given.params), None)
     return found if isinstance(found, str) else None
 

@@ -32,7 +32,7 @@ ASKED_FOR = [kind for kind in os.environ.get("TORIL_ENGINES", "").split(",") if 
 _QUICK = bool(os.environ.get("TORIL_QUICK"))
 KINDS = ASKED_FOR or (["memory", "sqlite", "redis"] if _QUICK else ["memory", "sqlite", *REDIS, "tls", "strict"])
 # Kinds of store that have durable steps: a kind of Redis joins when RedisEngine has `steps`.
-KINDS_WITH_STEPS = [kind for kind in KINDS if kind in {"memory", "sqlite"}]
+KINDS_WITH_STEPS = KINDS
 # Kinds of store whose jobs take their steps along to another store: a kind of Redis joins when it does.
 KINDS_THAT_MOVE_STEPS = [kind for kind in KINDS if kind in {"memory", "sqlite"}]
 _DOCUMENT = Path(__file__).parents[1] / "docs" / "redis.md"

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 from tests.conformance.claims import add, claim_one, job, new_job, settle
 from toril.codec.steps import dump_calls, dump_waits, load_step
+from toril.engines.redis import RedisEngine
+from toril.engines.redis.layout import FIELDS
 from toril.engines.sql.transaction import Transaction, keys_of
 from toril.engines.sqlite import SqliteEngine
 from toril.model import (
@@ -120,6 +122,9 @@ async def plant_row(engine: Store, job_id: str, key: str, text: str, *, queue: s
                 assert tx.run("UPDATE steps SET row = ? WHERE job = ? AND name = ?", (text, number, key)) == 1
 
             await engine._write(plant, None)
+        case RedisEngine():
+            base = engine._runner.base(queue)
+            assert await engine._runner.client.ask("HSET", base + job_id, FIELDS["step"] + key, text) == 0
         case _:
             raise AssertionError(f"nobody has said how to plant a row in {engine!r}")
 

@@ -11,7 +11,20 @@ from tests.groups import until
 from tests.servers import RedisServer
 from toril import AddUncertain, App, EngineUnavailable, InvalidOption
 from toril.engines.redis import RedisEngine, connect
-from toril.model import AddOutcome, Call, Claim, Completed, NewJob, Pause, Settlement, Verdict
+from toril.model import (
+    AddOutcome,
+    Call,
+    Claim,
+    Completed,
+    NewJob,
+    NewSignal,
+    Pause,
+    Rest,
+    Rested,
+    Settlement,
+    StepKind,
+    Verdict,
+)
 
 CALL = Call("producer", 1)
 
@@ -124,6 +137,29 @@ async def test_a_replica_that_is_away_does_not_hold_up_workers(
     assert not adding.done()
     servers[1].signal(signal.SIGCONT)
     assert len(await adding) == 1
+
+
+async def test_what_a_job_has_recorded_as_it_rests_is_confirmed(
+    servers: tuple[RedisServer, RedisServer], hasty: RedisEngine, engine: RedisEngine
+) -> None:
+    await engine.add("q", [NewJob(name="n")], call=CALL)
+    claim = Claim(want=1, token="t", lease=60_000, worker="w")
+    (job,) = (await engine.exchange("q", [], claim, call=Call("worker", 1))).jobs
+    batch = [Settlement(job.lease, Rested(rests=(Rest(key="s", kind=StepKind.SLEEP, delay=60_000),)))]
+    nothing = Claim(want=0, token="u", lease=1, worker="w")
+    servers[1].signal(signal.SIGSTOP)
+    with pytest.raises(EngineUnavailable, match=r"only 0 of 1 replicas confirmed it within 0\.2 s"):
+        await hasty.exchange("q", batch, nothing, call=Call("worker", 2))
+    with pytest.raises(EngineUnavailable, match=r"only 0 of 1 replicas confirmed it within 0\.2 s"):
+        await hasty.steps.deliver("q", [NewSignal(name="ok", job_id=job.lease.id)], call=Call("producer", 2))
+
+    servers[1].signal(signal.SIGCONT)
+    assert (await engine.exchange("q", batch, nothing, call=Call("worker", 2))).verdicts == (Verdict.OK,)
+    (delivered,) = await engine.steps.deliver(
+        "q", [NewSignal(name="ok", job_id=job.lease.id)], call=Call("producer", 2)
+    )
+    assert delivered.outcome == "kept"
+    assert servers[1].tell("HEXISTS", f"bull:q:{job.lease.id}", "toril:rest") == b":1"
 
 
 async def test_a_control_that_no_replica_confirms_is_not_known_to_have_happened(

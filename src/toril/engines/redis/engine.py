@@ -53,6 +53,7 @@ from toril.model import (
     Refused,
     Renewed,
     Report,
+    Rested,
     Resume,
     SetConcurrency,
     SetData,
@@ -203,7 +204,8 @@ class RedisEngine(RedisInspector):
         call: Call | None = None,
         now: int | None = None,
     ) -> Exchange:
-        answer = await self._runner.write("exchange", queue, arguments_of(batch, claim), call, now)
+        lasting = self._runner.address.replicas > 0 and any(type(each.outcome) is Rested for each in batch)
+        answer = await self._runner.write("exchange", queue, arguments_of(batch, claim), call, now, lasting=lasting)
         return exchange_of(queue, claim.token, answer)
 
     async def renew(self, leases: Sequence[Lease], *, ttl: int, now: int | None = None) -> Renewed:

@@ -20,7 +20,8 @@ from toril.runtime.clock import SYSTEM, Clock
 __all__ = ["ScriptRunner"]
 
 _NO_CALL: Final = ("", "")
-# Settlements do not wait for replicas: if one is lost, the job runs again, as it may anyway.
+# Settlements do not wait for replicas: if one is lost, the job runs again, as it may anyway. One that rests does: its
+# rows say what was done.
 _OF_WORKERS: Final = frozenset({"exchange", "report"})
 
 
@@ -68,10 +69,20 @@ class ScriptRunner:
         if not self.is_open:
             raise Closed(f"{self!r} is not open; open it with `async with app:`")
 
-    async def write(self, name: str, queue: str, arguments: Sequence[Any], call: Call | None, now: int | None) -> Any:
-        """Run a script that changes a queue and recognizes repeated calls."""
+    async def write(
+        self,
+        name: str,
+        queue: str,
+        arguments: Sequence[Any],
+        call: Call | None,
+        now: int | None,
+        *,
+        lasting: bool = False,
+    ) -> Any:
+        """Run a script that changes a queue and recognizes repeated calls. `lasting`: what a worker says is waited for
+        on replicas, like everybody else's writes."""
         sender = _NO_CALL if call is None else (call.sender, call.seq)
-        sure = call is not None and name not in _OF_WORKERS
+        sure = call is not None and (lasting or name not in _OF_WORKERS)
         return await self.run(name, queue, (self.time_for(now), *sender, *arguments), again=call is not None, sure=sure)
 
     async def read(self, name: str, queue: str, arguments: Sequence[Any] = (), now: int | None = None) -> Any:

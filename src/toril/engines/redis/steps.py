@@ -57,12 +57,12 @@ class RedisSteps:
     async def page(
         self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
     ) -> Page[tuple[str, str]]:
-        ceiling, last = _place(cursor)
+        last = _number(cursor)
         key = self._runner.job_key(queue, job_id, where)
         if key is None:
             return Page(())
-        ceiling, rows, more = await self._runner.read("steps", queue, [key, limit, ceiling, last])
-        return Page(tuple((key, text) for _, key, text in rows), f"{ceiling}:{rows[-1][0]}" if more == 1 else None)
+        rows, more = await self._runner.read("steps", queue, [key, limit, last])
+        return Page(tuple((key, text) for _, key, text in rows), str(rows[-1][0]) if more == 1 else None)
 
     async def receive(
         self,
@@ -150,11 +150,10 @@ def _answered(row: Sequence[Any]) -> StepAnswer:
     return StepAnswer(_VERDICTS[verdict], now, text, count, size)
 
 
-def _place(cursor: str | None) -> tuple[str, str]:
-    """The last number when the walk began, and that of the last row of the page before."""
+def _number(cursor: str | None) -> str:
+    """The number of the last row of the page before."""
     if cursor is None:
-        return "", "-1"
-    ceiling, separator, last = cursor.partition(":")
-    if separator and all(part.isascii() and part.isdigit() and len(part) <= _LONGEST for part in (ceiling, last)):
-        return ceiling, last
+        return "-1"
+    if cursor.isascii() and cursor.isdigit() and len(cursor) <= _LONGEST:
+        return cursor
     raise InvalidOption(f"unknown cursor {preview(cursor)}; pass the cursor of the page before")

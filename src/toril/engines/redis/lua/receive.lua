@@ -34,7 +34,6 @@ local function read()
   local there = steps.row(job, name)
   local kind, till = steps.parts(there)
   if there and not (kind and ('etp'):find(kind, 1, true)) then return OK, there end
-  steps.start_using()
   if not signals.await(id, waits) then return CLASH, false end
   till = kind == 'p' and till or '-'
   local signal, kept = signals.first(id, waits)

@@ -28,7 +28,6 @@ end
 for i = 4, #ARGV, 9 do ids[#ids + 1], tokens[#tokens + 1] = ARGV[i], ARGV[i + 1] end
 for i, held in ipairs(leases.held(ids, tokens)) do
   if held then
-    steps.start_using()
     answer[i] = write(known(ids[i]), unpack(ARGV, i * 9 - 3, i * 9 + 3))
   else
     answer[i] = {call('EXISTS', P .. ids[i]) == 1 and LOST or MISSING, now, false, 0, 0}

@@ -49,6 +49,7 @@ function rests.begin(id, list)
     reasons[i] = '[' .. r[8] .. ',"' .. r[2] .. '",' .. (till or 'null') .. ',' .. r[9] .. ']'
   end
   local due = first or now + N.longest_rest
+  steps.start_using()
   call('HSET', P .. id, F.rest, '{"since":' .. NOW .. ',"until":' .. (first and string.format('%.0f', first) or 'null')
     .. ',"children":' .. tostring(rests.waits_for_children(list)) .. ',"for":[' .. table.concat(reasons, ',') .. ']}')
   call('ZADD', P .. K.resting, string.format('%.0f', children_only and N.rest_last or due), id)

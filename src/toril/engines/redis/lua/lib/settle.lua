@@ -1,5 +1,5 @@
 -- Settlements. Each counts only while its lease is valid.
--- needs queue jobs line groups places metrics leases finish flows steps rests
+-- needs queue jobs line groups places metrics leases finish flows rests
 -- The first of a batch is in ARGV[15] to [21]: id, token, kind, text, shown, extra, trace; the others follow.
 local settle = {delayed_some = false, released_suspect = false}
 local OK, LOST, MISSING = 0, 1, 2  -- verdicts
@@ -41,7 +41,6 @@ end
 -- with a refusal and its kind if it fails.
 function settle.rest(id, job, children, round, text)
   local reasons = cjson.decode(text)
-  steps.start_using()
   if not rests.record(id, reasons) then
     return false, 'the steps of this job take more than 16 MB; let it record less', 'StepsTooLarge'
   end

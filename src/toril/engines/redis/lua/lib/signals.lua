@@ -44,6 +44,7 @@ function signals.await(id, waits)
     end
   end
   if #fresh == 0 then return true end
+  steps.start_using()
   mine = signals.list(P .. id, F.awaits)
   for i = 1, #fresh do
     call('HSET', P .. K.awaited, fresh[i], id)

@@ -68,6 +68,7 @@ function steps.write(job, name, before, kind, took, digest, text)
   local count, bytes = job.count, job.bytes + #row
   if before then bytes = bytes - #before else count, bytes = count + 1, bytes + #name end
   if count > N.steps or bytes > N.step_bytes then return nil end
+  steps.start_using()
   call('HSET', job.key, F.step .. name, row)
   job.last, job.count, job.bytes = job.last + 1, count, bytes
   steps.save(job)
