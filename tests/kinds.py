@@ -31,10 +31,9 @@ ASKED_FOR = [kind for kind in os.environ.get("TORIL_ENGINES", "").split(",") if 
 # `make test` sets TORIL_QUICK, so that what it leaves to `make test-all` is not even collected.
 _QUICK = bool(os.environ.get("TORIL_QUICK"))
 KINDS = ASKED_FOR or (["memory", "sqlite", "redis"] if _QUICK else ["memory", "sqlite", *REDIS, "tls", "strict"])
-# Kinds of store that have durable steps: a kind of Redis joins when RedisEngine has `steps`.
+# Kinds of store that have durable steps, and whose jobs take them along to another store: all.
 KINDS_WITH_STEPS = KINDS
-# Kinds of store whose jobs take their steps along to another store: a kind of Redis joins when it does.
-KINDS_THAT_MOVE_STEPS = [kind for kind in KINDS if kind in {"memory", "sqlite"}]
+KINDS_THAT_MOVE_STEPS = KINDS
 _DOCUMENT = Path(__file__).parents[1] / "docs" / "redis.md"
 
 

@@ -58,6 +58,7 @@ __all__ = [
     "minutes_of",
     "record_of",
     "ref_of",
+    "rests",
     "run_of",
     "settings_of",
     "worker_of",
@@ -281,17 +282,16 @@ def record_of(queue: str, row: Sequence[Any]) -> JobRow:
         parent=link_of(parent)[0],
         group=group,
         unreadable=stored.unreadable,
-        rest=rest if rest is not None and _rests(rest, state, score) else None,
+        rest=rest if rest is not None and rests(rest, state, due_of(score) if is_delayed else None) else None,
     )
 
 
-def _rests(rest: str, state: State, score: Any) -> bool:
+def rests(rest: str, state: State, due: int | None) -> bool:
     """Whether a job rests where it stands. Other libraries move one on, and do not know that it did."""
     found = _REST.match(rest)
     if found is None or state is not State.DELAYED:
         return found is not None and state is State.WAITING_CHILDREN
-    due = int(found[1]) + MAX_DELAY if found[2] == "null" else int(found[2])
-    return due_of(score) == due
+    return due == (int(found[1]) + MAX_DELAY if found[2] == "null" else int(found[2]))
 
 
 def run_of(ending: RunStatus, row: Sequence[Any]) -> RunRow:

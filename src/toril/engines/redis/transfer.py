@@ -18,7 +18,17 @@ from toril.engines.redis.options import (
     number,
     parsed,
 )
-from toril.engines.redis.records import FLAGS, dump_names, link_of, load_names, minutes_of, ref_of, run_of, settings_of
+from toril.engines.redis.records import (
+    FLAGS,
+    dump_names,
+    link_of,
+    load_names,
+    minutes_of,
+    ref_of,
+    rests,
+    run_of,
+    settings_of,
+)
 from toril.engines.redis.runner import ScriptRunner
 from toril.engines.redis.schedules import fields_of, own_of, view_of
 from toril.errors import InvalidName, InvalidOption
@@ -40,6 +50,7 @@ from toril.model import (
     OwnedKey,
     RunRow,
     RunStatus,
+    SignalRow,
     TransferBatch,
     TransferDeadLetter,
     TransferItem,
@@ -48,6 +59,7 @@ from toril.model import (
     TransferRecords,
     TransferSchedule,
     TransferSettings,
+    TransferSteps,
     TransferStoreFacts,
     age_ms,
     per_ms,
@@ -85,7 +97,7 @@ def dump_job(item: TransferJob, prefix: str) -> str:
         item.queue, item.id, item.state.value, str(when or 0), int(item.suspect), str(item.priority),
         item.group or "", str(item.fence), _job_fields(item, prefix), list(item.logs),
         _child_lists(item.children, prefix), _owned_keys(item.held),
-        str((item.finished_at or 0) + (age_ms(keep) or 0) + 1) if ages else "",
+        str((item.finished_at or 0) + (age_ms(keep) or 0) + 1) if ages else "", _signals_of(item),
     ])  # fmt: skip
 
 
@@ -101,40 +113,90 @@ def _job_fields(item: TransferJob, prefix: str) -> list[str]:
     waits = item.state in {State.DELAYED, State.WAITING_CHILDREN}
     run, failure = scheduled_run(item.id), item.failure
     ready = item.added_at + item.delay if item.ready is None and item.delay and not item.starts else None
-    return _flat(
-        {
-            "name": item.name,
-            "data": item.data,
-            "opts": item.wire or dump_transfer_job(item, prefix),
-            "added_at": item.added_at,
-            "delay": item.delay if waits else 0,
-            "priority": item.priority,
-            "waited": None if waits else item.delay or None,
-            "started_at": item.started_at,
-            "worker": item.worker,
-            "starts": item.starts or None,
-            "attempts_made": item.attempts_made or None,
-            "stalls": item.stalls or None,
-            "progress": item.progress,
-            "result": item.result,
-            "finished_at": item.finished_at,
-            "dedup": None if item.dedup is None else item.dedup.key,
-            "scheduler": None if run is None else run[0],
-            "deferred": item.deferred,
-            "held": f"{item.fence} 0 1" if item.fence else None,
-            "expires": item.expires_at,
-            "metadata": item.metadata,
-            "checkpoint": item.checkpoint,
-            "parked": item.parked,
-            "stall_cause": item.stall_cause,
-            "ready": ready if item.ready is None else item.ready,
-            "reason": None if failure is None else failure.reason,
-            "kind": None if failure is None else failure.kind,
-            "trace": None if failure is None or not failure.traceback else _text([failure.traceback]),
-            "errors": dump_errors(item.errors),
-            "children": dump_names(item.children),
-        }
-    ) + _link(item.parent, item.on_failure, prefix)
+    return (
+        _flat(
+            {
+                "name": item.name,
+                "data": item.data,
+                "opts": item.wire or dump_transfer_job(item, prefix),
+                "added_at": item.added_at,
+                "delay": item.delay if waits else 0,
+                "priority": item.priority,
+                "waited": None if waits else item.delay or None,
+                "started_at": item.started_at,
+                "worker": item.worker,
+                "starts": item.starts or None,
+                "attempts_made": item.attempts_made or None,
+                "stalls": item.stalls or None,
+                "progress": item.progress,
+                "result": item.result,
+                "finished_at": item.finished_at,
+                "dedup": None if item.dedup is None else item.dedup.key,
+                "scheduler": None if run is None else run[0],
+                "deferred": item.deferred,
+                "held": f"{item.fence} 0 1" if item.fence else None,
+                "expires": item.expires_at,
+                "metadata": item.metadata,
+                "checkpoint": item.checkpoint,
+                "parked": item.parked,
+                "stall_cause": item.stall_cause,
+                "ready": ready if item.ready is None else item.ready,
+                "reason": None if failure is None else failure.reason,
+                "kind": None if failure is None else failure.kind,
+                "trace": None if failure is None or not failure.traceback else _text([failure.traceback]),
+                "errors": dump_errors(item.errors),
+                "children": dump_names(item.children),
+            }
+        )
+        + _step_fields(item.steps, at_rest=_rests(item))
+        + _link(item.parent, item.on_failure, prefix)
+    )
+
+
+def _rests(item: TransferJob) -> bool:
+    """Whether a job goes on resting where it arrives."""
+    rest = None if item.steps is None else item.steps.rest
+    return rest is not None and rests(rest, item.state, item.due)
+
+
+def _step_fields(steps: TransferSteps | None, *, at_rest: bool = False) -> list[str]:
+    """The fields of a job's or a dead letter's hash that say what was recorded."""
+    if steps is None:
+        return []
+    size = sum(len(key.encode()) + len(text.encode()) for key, text in steps.rows.items())
+    again = steps.reruns or steps.epoch
+    fields = _flat({
+        "steps": f"{steps.seq} {len(steps.rows)} {size}" if steps.rows else None,
+        "reruns": f"{steps.reruns} {steps.epoch}" if again else None,
+        "rest": steps.rest if at_rest else None,
+    })  # fmt: skip
+    return fields + [part for key, text in steps.rows.items() for part in (FIELDS["step"] + key, text)]
+
+
+def _signals_of(item: TransferJob | TransferDeadLetter) -> list[Any]:
+    """Signals that were not read, ids of those that were; of a job that it rests, and which it waits for."""
+    steps = item.steps or TransferSteps()
+    found: list[Any] = [list(map(_signal, steps.inbox)), list(steps.signal_ids)]
+    if isinstance(item, TransferJob):
+        ended = item.state in _ENDED
+        found += [int(_rests(item)), [] if ended else [pair for text in steps.rows.values() for pair in _awaited(text)]]
+    return found
+
+
+def _signal(signal: SignalRow) -> list[Any]:
+    until = [] if signal.until is None else [signal.until]
+    return [signal.number, signal.name, signal.key or "", signal.id or "", signal.at, signal.payload, *until]
+
+
+def _awaited(row: str) -> list[list[str]]:
+    """Signals and keys of a row that says for which a job waits."""
+    kind, *_, text = row.split(" ", 7)
+    found = parsed(text, None) if kind == "p" else None
+    return [pair for pair in found if _is_awaited(pair)] if isinstance(found, list) else []
+
+
+def _is_awaited(pair: object) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) and part for part in pair)
 
 
 def _link_to(parent: JobRef, prefix: str) -> dict[str, Any]:
@@ -183,10 +245,11 @@ def dump_dead_letter(item: TransferDeadLetter, prefix: str) -> str:
         "parked": 0 if item.children else None, "children": dump_names(item.children), "group": it.group,
         "order": 0 if it.group else None,
     })  # fmt: skip
+    fields += _step_fields(item.steps)
     return _text([
         it.id, it.queue, it.job_id, it.cause.value, str(it.failed_at), str(it.attempts_made), str(it.stalls),
         it.worker or "", it.failure.reason[:_SHOWN], fields + _link(it.parent, it.on_failure, prefix),
-        _child_lists(item.children, prefix), list(item.logs),
+        _child_lists(item.children, prefix), list(item.logs), _signals_of(item),
     ])  # fmt: skip
 
 
@@ -223,6 +286,7 @@ def dump_settings(item: TransferSettings) -> str:
         str(item.fences), limits, [[str(time), count] for time, count in item.starts],
         [part for name, starts in (item.group_starts or {}).items()
          for part in (name, [each for start in starts for each in start])],
+        list(map(_signal, item.signals)),
     ])  # fmt: skip
 
 
@@ -295,6 +359,8 @@ def _job(
     logs: Sequence[str],
     lists: Sequence[Any] | None,
     held: Sequence[Any] | None,
+    inbox: Sequence[Any],
+    signal_ids: Sequence[str],
 ) -> TransferJob:
     found = dict(_paired(flat))
 
@@ -348,7 +414,48 @@ def _job(
         children=_children(prefix, lists, text("children")),
         held=None if held is None else _held(*held),
         wire=opts,
+        steps=_steps(_rows(found), text("steps"), text("reruns"), inbox, signal_ids, _rest(text("rest"), state, score)),
     )
+
+
+def _rest(text: str | None, state: State, score: str | None) -> str | None:
+    """Why a job rests, if it does."""
+    due = due_of(score) if state is State.DELAYED and score else None
+    return text if text is not None and rests(text, state, due) else None
+
+
+def _rows(found: Mapping[str, str]) -> dict[str, str]:
+    """The rows of a job's hash by their keys, in the order of their numbers."""
+    start = len(FIELDS["step"])
+    rows = [(name[start:], text) for name, text in found.items() if name.startswith(FIELDS["step"])]
+    return dict(sorted(rows, key=lambda row: number(row[1].partition(" ")[2].partition(" ")[0])))
+
+
+def _steps(
+    rows: Mapping[str, str],
+    counted: str | None,
+    reruns: str | None,
+    inbox: Sequence[Any],
+    signal_ids: Sequence[str],
+    rest: str | None = None,
+) -> TransferSteps | None:
+    if not (counted or reruns or inbox or signal_ids or rest):
+        return None
+    again, _, epoch = (reruns or "").partition(" ")
+    return TransferSteps(
+        rows=rows,
+        seq=number((counted or "").partition(" ")[0]),
+        reruns=number(again),
+        epoch=number(epoch),
+        rest=rest,
+        inbox=tuple(map(_signal_row, inbox)),
+        signal_ids=tuple(signal_ids),
+    )
+
+
+def _signal_row(row: Sequence[Any]) -> SignalRow:
+    number, name, key, identity, at, payload, *until = row
+    return SignalRow(number, name, payload, at, identity or None, key or None, *until)
 
 
 def _ended(state: State, score: str | None, time: Callable[[str], int | None]) -> int | None:
@@ -415,8 +522,14 @@ def _letter(
     logs: Sequence[str],
     errors: str | None,
     names: str | None,
+    counted: str | None,
+    reruns: str | None,
+    rows: Sequence[Any],
+    inbox: Sequence[Any],
+    signal_ids: Sequence[str],
 ) -> TransferDeadLetter:
-    return TransferDeadLetter(letter_of(row), _children(prefix, lists, names), tuple(logs), load_errors(errors))
+    steps = _steps({key: text for _, key, text in rows}, counted, reruns, inbox, signal_ids)
+    return TransferDeadLetter(letter_of(row), _children(prefix, lists, names), tuple(logs), load_errors(errors), steps)
 
 
 def _schedule(queue: str, row: Sequence[Any], waits: int, last: str | None) -> TransferSchedule:
@@ -431,6 +544,7 @@ def _settings(
     own: Sequence[str],
     starts: Sequence[str],
     of_groups: Sequence[Any],
+    kept: Sequence[Any],
 ) -> TransferSettings:
     *known, by_hand, declared = settings
     read = settings_of([None, *known, None])
@@ -449,6 +563,7 @@ def _settings(
         fences=number(counted[1]),
         starts=tuple(map(_start, starts)),
         group_starts=_starts(of_groups),
+        signals=tuple(map(_signal_row, kept)),
     )
 
 

@@ -1,15 +1,16 @@
 -- Set a queue as it was set in another store, once.
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now, that store, the batch's number, its mark; as JSON: the queue's name, `1` if it is paused, fields of `meta`, fields of
---         `toril`, last number, last fence, groups' own limits, starts of the rate, starts of groups
+--         `toril`, last number, last fence, groups' own limits, starts of the rate, starts of groups, signals
+--         that are kept by key
 -- Returns `stored`, `again` or `stale`; nothing
 -- Events  none
--- uses queue groups places import
+-- uses queue groups places signals import
 local before = import.seen_before()
 if before then return {before, {}} end
 local mistake = context.wrong('list', K.wait, K.active)
-  or context.wrong('zset', K.marker, K.prioritized, K.delayed, K.suspects, K.starts)
-  or context.wrong('hash', K.meta, K.toril, K.group_own, K.group_starts) or context.wrong('string', K.id)
+  or context.wrong('zset', K.marker, K.prioritized, K.delayed, K.suspects, K.starts, K.kept_till)
+  or context.wrong('hash', K.meta, K.toril, K.group_own, K.group_starts, K.kept_signals) or context.wrong('string', K.id)
 if mistake then return mistake end
 
 local function set(key, fields)
@@ -18,7 +19,7 @@ local function set(key, fields)
   end
 end
 
-local name, paused, meta, own, number, fence, limits, starts, of_groups = unpack(cjson.decode(ARGV[5]))
+local name, paused, meta, own, number, fence, limits, starts, of_groups, kept = unpack(cjson.decode(ARGV[5]))
 queue.register(name)
 set(P .. K.meta, {F.is_paused, paused, unpack(meta)})
 set(P .. K.toril, own)
@@ -33,6 +34,10 @@ for i = 1, #starts do
   call('HINCRBY', P .. K.toril, F.starts_count, starts[i][2])
 end
 for i = 1, #of_groups, 2 do call('HSET', P .. K.group_starts, of_groups[i], cmsgpack.pack(of_groups[i + 1])) end
+for i = 1, #kept do
+  kept[i][1] = call('HINCRBY', P .. K.toril, F.signals, 1)
+  signals.keep(kept[i])
+end
 call('HDEL', W .. G.moving, 'queue:' .. name)
 call('DEL', P .. K.departed)
 groups.level, groups.known = nil, {}

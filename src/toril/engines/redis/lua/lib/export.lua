@@ -1,5 +1,5 @@
 -- Exports jobs, dead letters and other data: takes them out completely, and keeps them until the import is confirmed.
--- needs jobs groups places parents dead_letters schedules
+-- needs jobs groups places parents dead_letters schedules steps signals
 -- One batch is under way at a time, and numbered. ARGV[3] is the store it is for, [4] a mark for a new one, [5] how many
 -- may leave. `settled` are those taken, or known to stay.
 local export = {progress = W .. G.moving, items = {}, taken = 0, most = tonumber(ARGV[5]), settled = {}}
@@ -75,7 +75,8 @@ function export.take_out(member)
   places.switch_queue(member.base)
   local key, suspect = P .. id, call('ZREM', P .. K.suspects, id)
   local fields, logs, owned = call('HGETALL', key), call('LRANGE', key .. K.logs, 0, -1), call('HGET', key, F.dedup)
-  local was_parked = false
+  local inbox, signal_ids, was_parked = signals.list(key, F.inbox), signals.list(key, F.signal_ids), false
+  signals.leave(id)
   if groups.used() then
     local name, _, stalled = groups.parked_members(id)
     if name and call('ZSCORE', P .. K.parked, stalled) then suspect = 1 end
@@ -90,7 +91,7 @@ function export.take_out(member)
   end
   call('ZREM', P .. K.ages, id)
   export.items[#export.items + 1] = {'job', P:sub(#PREFIX + 1, -2), id, member.state, member.score or false, suspect, fields, logs,
-    export.children(key), export.held_key(id, owned)}
+    export.children(key), export.held_key(id, owned), inbox, signal_ids}
   for i = 2, #fields, 2 do bytes = bytes + #fields[i] end
   jobs.delete(id)
 end
@@ -101,10 +102,12 @@ function export.take_dead_letter(letter)
   P = dead_letters.base
   local row = dead_letters.row(letter, call('ZSCORE', P .. K.letters, letter))
   if row then
-    local logs = call('LRANGE', P .. letter .. K.logs, 0, -1)
-    export.items[#export.items + 1] = {'letter', row, export.children(P .. letter), logs,
-      unpack(call('HMGET', P .. letter, F.errors, F.children))}
+    local logs, rows = call('LRANGE', P .. letter .. K.logs, 0, -1), steps.all(P .. letter)
+    local f = call('HMGET', P .. letter, F.errors, F.children, F.steps, F.reruns)
+    export.items[#export.items + 1] = {'letter', row, export.children(P .. letter), logs, f[1], f[2], f[3], f[4], rows,
+      signals.list(P .. letter, F.inbox), signals.list(P .. letter, F.signal_ids)}
     bytes, export.taken = bytes + #row[3], export.taken + 1
+    for i = 1, #rows do bytes = bytes + #rows[i][3] end
     for i = 1, #logs do bytes = bytes + #logs[i] end
     call('LREM', P .. K.wait, -1, letter)
     call('ZREM', P .. K.letters, letter)

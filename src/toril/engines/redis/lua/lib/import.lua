@@ -1,5 +1,5 @@
 -- Jobs and dead letters that come from another store, stored once.
--- needs queue line groups places dedup dead_letters
+-- needs queue line groups places dedup dead_letters steps signals
 -- ARGV[2] is that store, [3] the batch's number, [4] its mark.
 local import = {place = {}, bases = {}, left_out = {}}
 local ARRIVED, CHILDREN = W .. G.arrived, {{K.dependencies, 'SADD'}, {K.processed, 'HSET'}, {K.child_failures, 'HSET'}}
@@ -46,7 +46,7 @@ end
 
 function import.place.delayed(job, id, _, order)
   line.delay(id, tonumber(job[4]))
-  if order then groups.delay(id, job[7]) end
+  if order and job[14][3] == 0 then groups.delay(id, job[7]) end
 end
 
 function import.place.waiting_children(_, id) call('ZADD', P .. K.waiting_children, NOW, id) end
@@ -70,14 +70,15 @@ function import.at_least(key, field, number)
 end
 
 -- A job: queue, id, state, when due or ended, whether it has stalled, priority, group, fence, fields, log lines, what it knows
--- of children, the key it holds, when its retention is over.
+-- of children, the key it holds, when its retention is over; its signals, ids of those it has read, `1` if it rests, and
+-- signals that it waits for.
 function import.job(job)
   local id, priority, order = job[2], tonumber(job[6]), nil
   places.switch_queue(import.base(job[1]))
   if call('EXISTS', P .. id) == 1 then return table.insert(import.left_out, {job[1], id}) end
   queue.register(job[1])
   import.bases[P] = true
-  call('HSET', P .. id, unpack(job[9]))
+  import.fill('HSET', P .. id, job[9])
   if job[7] ~= '' then
     order = groups.order(false)
     call('HSET', P .. id, F.group, job[7], F.order, order)
@@ -93,10 +94,23 @@ function import.job(job)
   if #job[10] > 0 or job[11] ~= cjson.null then call('HSET', P .. K.toril, F.beside, 1) end
   import.hold(id, job[12])
   if job[13] ~= '' then call('ZADD', P .. K.ages, job[13], id) end
+  import.signals(P .. K.toril, P .. id, job[14])
+  if #job[14][4] > 0 then signals.await(id, job[14][4]) end
+  if call('HEXISTS', P .. id, F.steps) == 1 or job[14][3] == 1 then steps.start_using() end
+  if job[14][3] == 1 then
+    call('ZADD', P .. K.resting, job[3] == 'delayed' and job[4] or string.format('%.0f', N.rest_last), id)
+  end
+end
+
+-- The signals that a job or dead letter has not read, with numbers of this queue, and ids of those that it has.
+function import.signals(own, key, found)
+  for i = 1, #found[1] do found[1][i][1] = call('HINCRBY', own, F.signals, 1) end
+  if #found[1] > 0 then signals.save(key, F.inbox, found[1]) end
+  if #found[2] > 0 then signals.save(key, F.signal_ids, found[2]) end
 end
 
 -- A dead letter: id, queue, job, cause, when it failed, attempts made, stalls, worker, what is shown of the reason, fields,
--- what it knows of children, log lines.
+-- what it knows of children, log lines; its signals, and ids of those it has read.
 function import.dead_letter(letter)
   local place = dead_letters.base .. letter[1]
   if call('EXISTS', place) == 1 then
@@ -104,7 +118,7 @@ function import.dead_letter(letter)
     return
   end
   local time, time_text, name = now, NOW, nil
-  call('HSET', place, unpack(letter[10]))
+  import.fill('HSET', place, letter[10])
   name = call('HGET', place, F.name)
   dead_letters.queue_name, now, NOW = letter[2], tonumber(letter[5]), letter[5]
   local job = {name = name, made = tonumber(letter[6]), stalls = tonumber(letter[7]), worker = letter[8] ~= '' and letter[8]}
@@ -112,6 +126,7 @@ function import.dead_letter(letter)
   now, NOW = time, time_text
   if letter[11] ~= cjson.null then import.children(place, letter[11]) end
   import.fill('RPUSH', place .. K.logs, letter[12])
+  import.signals(import.base(letter[2]) .. K.toril, place, letter[13])
 end
 
 -- All items, or none: ARGV from [5] on has kinds and items as JSON.

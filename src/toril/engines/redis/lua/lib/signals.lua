@@ -179,3 +179,19 @@ function signals.is_known(id, list, ids)
   for i = 1, #ids do if ids[i] == id then return true end end
   return false
 end
+
+-- All that are kept leave with the queue, in their order.
+function signals.take_kept()
+  local all, found = call('HGETALL', P .. K.kept_signals), {}
+  for i = 2, #all, 2 do
+    for _, each in ipairs(cmsgpack.unpack(all[i])) do
+      if each[7] > now then found[#found + 1] = each end
+    end
+  end
+  table.sort(found, function(one, other) return one[1] < other[1] end)
+  if #all > 0 then
+    call('DEL', P .. K.kept_signals, P .. K.kept_till)
+    call('HDEL', P .. K.toril, F.kept_bytes)
+  end
+  return found
+end
