@@ -23,6 +23,7 @@ __all__ = ["SocketNotifier", "has_sockets"]
 _LONGEST_PATH: Final = 100  # bytes of a socket's path; the kernel's limit is 104 to 108
 _LARGEST: Final = 4096  # bytes of a datagram; what does not fit is replaced by "anything may have changed"
 _SETTLED: Final = 0.1  # seconds after which a change of the folder certainly shows in its modification time
+_MANY: Final = 4  # datagrams in a socket after which others may have found it full; Linux allows ten by default
 _TRIES: Final = 3  # to create the folder and a socket in it, while another process may be removing it
 _BY_HANDLE: Final = Path("/proc/self/fd")  # where long paths have short names
 
@@ -104,12 +105,13 @@ class SocketNotifier:
         self._bound.clear()
         self._listening.clear()
         self._paths.close()
-        if self._sender is not None:
-            self._sender.close()
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            sender.close()
 
     def _join(self, topic: Topic, loop: asyncio.AbstractEventLoop, heard: Callable[[list[str]], None]) -> None:
         known = self._bound.get(topic)
-        if known is not None and not (self._folder / known[1]).exists():  # somebody has deleted it
+        if known is not None and not _is_there(self._folder / known[1]):  # somebody has deleted it
             self._unbind(topic)
         if topic not in self._bound:
             self._bind(topic)
@@ -212,10 +214,14 @@ class _Sender:
             self._socket.sendto(names, self._paths.of(name))
         except ConnectionRefusedError:  # its process was killed
             self._remove(name)
-        except FileNotFoundError:
-            self._seen = None
-            self._paths.close()
-        except OSError:  # it is full, so its process will wake up anyway; or we have no permission
+        except (BlockingIOError, FileNotFoundError):
+            # It is full, so its process will wake up anyway; or it is gone. But perhaps this sender has too much under
+            # way to others who do not read, or knows the folder by a descriptor from before it was made anew.
+            self.close()
+            self._socket, self._seen = _datagrams(), None
+            with suppress(OSError):
+                self._socket.sendto(names, self._paths.of(name))
+        except OSError:  # we have no permission, or the system has no memory
             return
 
     def _remove(self, name: str) -> None:
@@ -231,6 +237,10 @@ def _datagrams() -> socket.socket:
     return made
 
 
+def _is_there(path: Path) -> bool:
+    return path.exists()
+
+
 def _leave(loop: asyncio.AbstractEventLoop, bound: socket.socket) -> None:
     with suppress(RuntimeError, NotImplementedError, ValueError):  # the loop is closed
         loop.remove_reader(bound)
@@ -239,9 +249,14 @@ def _leave(loop: asyncio.AbstractEventLoop, bound: socket.socket) -> None:
 def _read(bound: socket.socket, heard: Callable[[list[str]], None]) -> None:
     datagrams = _received(bound)
     if datagrams:
-        heard(
-            [] if b"" in datagrams else list(dict.fromkeys(b"\n".join(datagrams).decode(errors="replace").split("\n")))
-        )
+        names = b"\n".join(datagrams).decode(errors="replace").split("\n")
+        heard([] if _may_lack_some(datagrams) else list(dict.fromkeys(names)))
+
+
+def _may_lack_some(datagrams: list[bytes]) -> bool:
+    """Whether other names may have been sent too: some did not fit, or the socket was nearly full and others found no
+    room in it."""
+    return b"" in datagrams or len(datagrams) >= _MANY or sum(map(len, datagrams)) >= _LARGEST // 4
 
 
 def _received(bound: socket.socket) -> list[bytes]:
