@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from typing import Any
 from urllib.error import URLError
 
 from toril import App, PermanentError, Snooze, SyncJobContext, UsageError
 from toril.errors import StepFailed
+from toril.task import Task
 
 
 def whoami(ctx: SyncJobContext[None]) -> int:
@@ -56,6 +58,17 @@ def counts(ctx: SyncJobContext[str]) -> list[Any]:
     except StepFailed as error:
         return [pid != os.getppid(), error.caused_by(TimeoutError), ctx.step("last", len, [1])]
     return []
+
+
+def naps(ctx: SyncJobContext[str]) -> list[Any]:
+    ctx.step("before", _append, ctx.data)
+    ctx.sleep("nap", 0.01)
+    ctx.sleep_until("past", datetime(2020, 1, 1, tzinfo=UTC))
+    return [ctx.attempt, ctx.version("layout", 3), ctx.step("after", _append, ctx.data) > 0]
+
+
+def calls(ctx: SyncJobContext[None]) -> None:
+    ctx.call("talk", Task(App("memory://").queue("q", {"talk": talk}), talk).new("x"))
 
 
 def in_order(ctx: SyncJobContext[None]) -> list[Any]:

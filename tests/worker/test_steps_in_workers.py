@@ -9,7 +9,7 @@ import pytest
 
 from tests.worker import handlers_for_processes as in_processes
 from tests.worker.conftest import working
-from toril import App, JobContext, LeaseLost, PermanentError, Retry, SyncJobContext, handler
+from toril import App, JobContext, JobFailed, LeaseLost, PermanentError, Retry, SyncJobContext, handler
 from toril.codec.steps import load_step
 from toril.context import current_step
 from toril.errors import StepFailed
@@ -209,3 +209,25 @@ async def test_a_step_of_a_plain_handler_runs_in_its_thread() -> None:
     (thread, key), (handlers_thread, none) = seen
     assert thread is handlers_thread
     assert (key, none) == ("note", None)
+
+
+@pytest.mark.parametrize("executor", ["thread", "process"])
+async def test_plain_functions_rest(tmp_path: Path, executor: str) -> None:
+    app, log, rested = App("memory://"), tmp_path / "log", list[str]()
+    made = handler(in_processes.naps, executor=executor)  # type: ignore[arg-type]
+    queue = app.queue("q", {"naps": made})
+    app.on("parked", lambda event: rested.append(event.job_name))
+    async with working(app):
+        job = await queue.add("naps", str(log), result_ttl=600)
+        assert await job.result(30) == [1, 3, True]
+
+    assert log.read_text() == "xx"
+    assert rested == ["naps"]
+
+
+async def test_a_function_in_a_process_of_its_own_cannot_call_other_jobs() -> None:
+    app = App("memory://")
+    queue = app.queue("q", {"calls": handler(in_processes.calls, executor="process")}, retry=Retry(1))
+    async with working(app):
+        with pytest.raises(JobFailed, match="cannot add children from there"):
+            await queue.add_and_wait("calls")
