@@ -236,6 +236,34 @@ async def _(engine: SqliteEngine, _: ManualClock) -> None:
     await run(engine, "INSERT INTO ids VALUES ((SELECT key FROM queues WHERE name = 'q'), 'taken', 7)")
 
 
+@plants(RedisEngine, FaultKind.REST, "gone")
+async def _(engine: RedisEngine, _: ManualClock) -> None:
+    await tell(engine, "ZADD", Q + "toril:resting", 99, "gone")
+
+
+@plants(RedisEngine, FaultKind.REST, "promoted")
+async def _(engine: RedisEngine, _: ManualClock) -> None:
+    job = await claim_one(engine)
+    rests = (Rest(key="s", kind=StepKind.SLEEP, delay=99_000),)
+    await settle(engine, job.lease, Rested(rests=rests))
+    await tell(engine, "ZREM", Q + "delayed", job.lease.id)
+    await tell(engine, "LPUSH", Q + "wait", job.lease.id)
+
+
+@plants(RedisEngine, FaultKind.WAIT)
+async def _(engine: RedisEngine, _: ManualClock) -> None:
+    await tell(engine, "HSET", Q + "toril:awaited", "paid\0invoice: 7", "7")
+
+
+@plants(RedisEngine, FaultKind.PARENT, "resting, children gone")
+async def _(engine: RedisEngine, _: ManualClock) -> None:
+    parent = await claim_one(engine)
+    child = FlowNode(queue="other", job=NewJob(name="child", id="child"), parent=JobRef("q", parent.lease.id))
+    rests = (Rest(key="c", kind=StepKind.CALLED, text="[]"), Rest(key="s", kind=StepKind.SLEEP, delay=99_000))
+    await settle(engine, parent.lease, Rested((child,), 1, rests))
+    await tell(engine, "DEL", Q.replace(":q:", ":other:") + "child")
+
+
 @plants(SqliteEngine, FaultKind.REST, "gone")
 async def _(engine: SqliteEngine, _: ManualClock) -> None:
     await run(engine, "INSERT INTO rests SELECT 7, key, 99, 0, '{}' FROM queues WHERE name = 'q'")

@@ -108,7 +108,9 @@ def _number(info: dict[str, str], name: str) -> int:
 
 _LISTS: Final = ("active", "wait", "paused")
 _SETS: Final = ("prioritized", "delayed", "waiting_children", "completed", "failed")
-_STEPS: Final = ("lists", *_LISTS, *_SETS, "line")  # of a queue; a step with the name of a place scans that place
+_NOTES: Final = {"resting": (FaultKind.REST, "ZSCAN"), "awaited": (FaultKind.WAIT, "HSCAN")}
+# Of a queue; a step with the name of a place scans that place.
+_STEPS: Final = ("lists", *_LISTS, *_SETS, "line", *_NOTES)
 _LAST: Final = ("keys", "fleet")
 _PAGE: Final = 100  # ids per look
 _LISTED: Final = 1000  # ids of a list, which are only read
@@ -171,6 +173,8 @@ class Walk:
             return [self._foreign(spot.queue, error)], None
 
     async def _along(self, queue: str, place: str, at: str) -> tuple[Looked, str | None]:
+        if place in _NOTES:
+            return await self._noted(queue, place, at)
         following, faults, options = await self._run("faults", queue, [KEYS[place], at, _PAGE])
         found = [self._fault(kind, queue, subject, place) for kind, subject in faults]
         found += [
@@ -231,6 +235,14 @@ class Walk:
             return False
         ours = await self._ask("HEXISTS", self._key(letters, "toril"), FIELDS["for_letters"])
         return not ours and bool(await self._ask("EXISTS", self._key(letters, "meta")))
+
+    async def _noted(self, queue: str, name: str, at: str) -> tuple[Looked, str | None]:
+        """Notes of jobs that rest, or of whom signals go to, where that is not so."""
+        kind, scan = _NOTES[name]
+        following, flat = await self._ask(scan, self._key(queue, name), at, "COUNT", _PAGE)
+        subjects = [each.replace("\0", " ", 1) for each in flat[::2]]
+        found = await self._there([self._fault(kind, queue, each, name) for each in subjects])
+        return found, None if following == "0" else following
 
     async def _of_the_line(self, queue: str) -> Looked:
         """Faults of the marker, and of the list of suspects."""

@@ -38,7 +38,7 @@ for _, id in ipairs(ids) do
         end
         of_text[text][#of_text[text] + 1] = id
       end
-      if place == K.waiting_children and faults.check.stuck_parent(id) then found[#found + 1] = {'stuck_parent', id} end
+      if (place == K.waiting_children or place == K.delayed) and faults.check.stuck_parent(id) then found[#found + 1] = {'stuck_parent', id} end
     end
   end
 end

@@ -87,7 +87,7 @@ function REPAIR.lost_job() end  -- it is taken back by `recover`
 
 function REPAIR.stuck_parent(id)
   call('DEL', P .. id .. K.dependencies)
-  parents.release({base = P, id = id, key = P .. id}, K.waiting_children, 'waiting-children')
+  parents.let_go({base = P, id = id, key = P .. id})
 end
 
 -- As if its owner ended now: a job that was kept for that moment is made.
@@ -95,11 +95,19 @@ function REPAIR.stale_dedup(key) dedup.release(key, call('GET', P .. K.dedup .. 
 
 function REPAIR.stale_suspect(id) call('ZREM', P .. K.suspects, id) end
 
+function REPAIR.stale_rest(id)
+  call('ZREM', P .. K.resting, id)
+  if faults.is_job(id) then call('HDEL', P .. id, F.rest) end
+end
+
+function REPAIR.orphan_wait(subject) call('HDEL', P .. K.awaited, faults.awaited(subject)) end
+
 function REPAIR.dead_worker(worker) workers.forget(worker) end
 
 local mistake = context.wrong('list', K.wait, K.active, K.paused) or context.wrong('stream', K.events)
-  or context.wrong('hash', K.meta, K.toril)
-  or context.wrong('zset', K.prioritized, K.delayed, K.waiting_children, K.completed, K.failed, K.marker, K.deadlines, K.suspects)
+  or context.wrong('hash', K.meta, K.toril, K.awaited)
+  or context.wrong('zset', K.prioritized, K.delayed, K.waiting_children, K.completed, K.failed, K.marker, K.deadlines, K.suspects,
+    K.resting)
   or context.wrong('set', K.stalled) or context.wrong('string', K.pc) or groups.wrong()
 if mistake then return mistake end
 

@@ -1,5 +1,5 @@
 -- Faults: whether one exists now.
--- needs groups places parents
+-- needs groups places parents steps signals
 -- Lists have to be walked, so their lengths are counted up, and jobs of a queue whose lists are long are taken to be where
 -- they should be.
 local faults = {check = {}, walked = 0, lists = {K.active, K.wait, K.paused}}
@@ -7,7 +7,7 @@ local faults = {check = {}, walked = 0, lists = {K.active, K.wait, K.paused}}
 local PLAIN = {
   [F.held] = 1, [F.expires] = 1, [F.metadata] = 1, [F.checkpoint] = 1, [F.cancelling] = 1, [F.kind] = 1, [F.stall_cause] = 1,
   [F.waited] = 1, [F.parked] = 1, [F.group] = 1, [F.order] = 1, [F.ready] = 1, [F.errors] = 1,
-  [F.children] = 1,
+  [F.children] = 1, [F.steps] = 1, [F.reruns] = 1, [F.rest] = 1, [F.awaits] = 1, [F.inbox] = 1, [F.signal_ids] = 1,
 }
 
 function faults.can_walk()
@@ -48,7 +48,8 @@ function faults.check.orphan(id)
   local names, known = redis.pcall('HKEYS', P .. id), {}
   for i = 1, #names do
     known[names[i]] = true
-    if names[i]:find('^toril:') and not PLAIN[names[i]] then return false end
+    local own = names[i]:find('^toril:') and not PLAIN[names[i]]
+    if own and names[i]:sub(1, #F.step) ~= F.step then return false end
   end
   if known[F.group] and groups.used() and groups.is_parked(id) then return false end
   return known[F.name] and known[F.added_at] and faults.can_walk() and #faults.places(id) == 0
@@ -78,7 +79,8 @@ end
 
 -- Whether nobody could release a parent: it has no children, or all of them are gone.
 function faults.check.stuck_parent(id)
-  if not call('ZSCORE', P .. K.waiting_children, id) or not faults.is_job(id) then return false end
+  local waits = call('ZSCORE', P .. K.waiting_children, id) or parents.rests({base = P, id = id, key = P .. id})
+  if not waits or not faults.is_job(id) then return false end
   local key, cursor, seen = P .. id .. K.dependencies, '0', 0
   repeat
     local found = call('SSCAN', key, cursor, 'COUNT', 100)
@@ -101,6 +103,20 @@ end
 
 function faults.check.stale_suspect(id)
   return call('ZSCORE', P .. K.suspects, id) and faults.can_walk() and not call('LPOS', P .. K.wait, id)
+end
+
+-- Another library has moved the job on, or removed it.
+function faults.check.stale_rest(id) return call('ZSCORE', P .. K.resting, id) and not steps.rest_of(id) end
+
+-- The name of a signal, a space, and the key.
+function faults.awaited(subject)
+  return signals.name_of(subject:match('^([^ ]*) (.*)$'))
+end
+
+function faults.check.orphan_wait(subject)
+  local wanted = faults.awaited(subject)
+  local id = call('HGET', P .. K.awaited, wanted)
+  return id and not signals.is_awaited_by(id, wanted)
 end
 
 function faults.check.dead_worker(worker)
