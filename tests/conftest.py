@@ -10,7 +10,7 @@ from zlib import crc32
 import pytest
 from hypothesis import settings
 
-from tests.kinds import ASKED_FOR, GUARDED, KINDS, KINDS_WITH_STEPS, REDIS, redis_of
+from tests.kinds import ASKED_FOR, GUARDED, KINDS, KINDS_WITH_STEPS, POSTGRES, REDIS, postgres_of, redis_of
 from tests.sim.store import FAULTS
 from tests.tiers import THOROUGH_KINDS, is_thorough
 from toril.engines.sqlite import SqliteEngine
@@ -81,6 +81,8 @@ def engine_of(kind: str, clock: ManualClock, folder: Path) -> Store:
     """An engine of this kind, on an empty store, not yet opened."""
     if kind in REDIS or kind in GUARDED:
         return redis_of(kind, clock)
+    if kind in POSTGRES:
+        return postgres_of(kind, clock)
     url = "memory://" if kind == "memory" else f"sqlite:///{folder / 'jobs.db'}"
     return SqliteEngine(parse(url), clock=clock)
 

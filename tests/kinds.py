@@ -1,4 +1,4 @@
-"""The kinds of Redis on which the conformance suite runs."""
+"""The kinds of Redis and PostgreSQL on which the conformance suite runs."""
 
 import atexit
 import os
@@ -9,7 +9,9 @@ from pathlib import Path
 from tests import servers
 from tests.authority import authority
 from tests.groups import Cluster, running_cluster
+from tests.postgres import emptied
 from tests.servers import RedisServer, free_port
+from toril.engines.postgres import PostgresEngine
 from toril.engines.redis import RedisEngine
 from toril.runtime.clock import Clock
 
@@ -19,18 +21,23 @@ __all__ = [
     "KINDS",
     "KINDS_THAT_MOVE_STEPS",
     "KINDS_WITH_STEPS",
+    "POSTGRES",
     "REDIS",
     "acl_line",
+    "postgres_of",
     "redis_of",
 ]
 
 REDIS = ["redis", "redis6", "valkey"]  # 7.0 of Debian; 6.2 and Valkey 9 as packages
 # A cluster of three; a user with the rights of docs/redis.md; TLS; and such a user in a cluster.
 GUARDED = ["cluster", "acl", "tls", "strict"]
+POSTGRES = ["postgres"]
 ASKED_FOR = [kind for kind in os.environ.get("TORIL_ENGINES", "").split(",") if kind]
 # `make test` sets TORIL_QUICK, so that what it leaves to `make test-all` is not even collected.
 _QUICK = bool(os.environ.get("TORIL_QUICK"))
-KINDS = ASKED_FOR or (["memory", "sqlite", "redis"] if _QUICK else ["memory", "sqlite", *REDIS, "tls", "strict"])
+KINDS = ASKED_FOR or (
+    ["memory", "sqlite", "redis"] if _QUICK else ["memory", "sqlite", *REDIS, *POSTGRES, "tls", "strict"]
+)
 # Kinds of store that have durable steps, and whose jobs take them along to another store: all.
 KINDS_WITH_STEPS = KINDS
 KINDS_THAT_MOVE_STEPS = KINDS
@@ -54,6 +61,11 @@ def redis_of(kind: str, clock: Clock) -> RedisEngine:
             url = server.url
     assert server.tell("FLUSHALL") == b"+OK"
     return RedisEngine.from_url(url, clock=clock)
+
+
+def postgres_of(kind: str, clock: Clock) -> PostgresEngine:
+    """An engine on an empty store of this kind, not yet opened."""
+    return PostgresEngine.from_url(emptied(), clock=clock)
 
 
 def acl_line(prefix: str = "bull") -> list[str]:

@@ -17,7 +17,7 @@ import psycopg
 
 from tests.servers import free_port
 
-__all__ = ["Postgres", "postgres"]
+__all__ = ["Postgres", "emptied", "postgres"]
 
 _names = count(1)
 
@@ -140,3 +140,25 @@ def postgres() -> Postgres:
     server = Postgres()
     atexit.register(server.remove)
     return server.start()
+
+
+@cache
+def _shared() -> str:
+    return postgres().database()
+
+
+def emptied() -> str:
+    """The URL of a database whose store, if there is one, is empty. One test at a time uses it."""
+    with psycopg.connect(_shared(), autocommit=True) as connection:
+        tables = connection.execute(
+            "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = 'toril' AND c.relkind = 'r' AND c.relname <> 'facts' ORDER BY c.relname = 'workers'"
+        ).fetchall()
+        for (table,) in tables:
+            connection.execute(f"DELETE FROM toril.{table}".encode())
+        if tables:
+            connection.execute("DELETE FROM toril.facts WHERE name NOT IN ('layout', 'functions')")
+            connection.execute(
+                "ALTER SEQUENCE toril.queues_key_seq RESTART; ALTER SEQUENCE toril.audit_seq_seq RESTART"
+            )
+    return _shared()

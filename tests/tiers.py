@@ -10,7 +10,7 @@ from typing import Final
 __all__ = ["THOROUGH_KINDS", "is_thorough"]
 
 # Kinds of engine that run the scripts or statements of another kind.
-THOROUGH_KINDS: Final = frozenset({"redis6", "valkey", "strict", "tls", "cluster", "acl"})
+THOROUGH_KINDS: Final = frozenset({"redis6", "valkey", "strict", "tls", "cluster", "acl", "postgres"})
 
 # Beginnings of test ids. The longest that fits decides.
 _THOROUGH: Final = (

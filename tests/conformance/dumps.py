@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from toril.engines.postgres import PostgresEngine
 from toril.engines.redis import RedisEngine
 from toril.engines.sql.transaction import Transaction
 from toril.engines.sqlite import SqliteEngine
@@ -18,6 +19,8 @@ async def dump(engine: Store) -> Dump:
     match engine:
         case SqliteEngine():
             return await engine._read_now(_tables)
+        case PostgresEngine():
+            return await engine._read_now(_relations)
         case RedisEngine():
             return await _keys(engine)
         case _:
@@ -36,6 +39,11 @@ async def unchanged(engine: Store) -> AsyncIterator[None]:
 def _tables(tx: Transaction) -> Dump:
     names = [name for (name,) in tx.all("SELECT name FROM sqlite_schema WHERE type = 'table'")]
     return {name: sorted(repr(row) for row in tx.all(f"SELECT * FROM {name}")) for name in names}
+
+
+def _relations(tx: Transaction) -> Dump:
+    names = [name for (name,) in tx.all("SELECT tablename FROM pg_tables WHERE schemaname = 'toril'")]
+    return {name: sorted(repr(row) for row in tx.all(f"SELECT * FROM toril.{name}")) for name in names}
 
 
 _READ = {

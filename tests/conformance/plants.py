@@ -4,7 +4,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tests.conformance.claims import LEASE, claim_one, settle
+from toril.engines.postgres import PostgresEngine
 from toril.engines.redis import RedisEngine
+from toril.engines.sql.engine import SqlEngine
 from toril.engines.sqlite import SqliteEngine
 from toril.model import (
     Dedup,
@@ -50,7 +52,7 @@ async def tell(engine: RedisEngine, *command: object) -> Any:
     return await engine._runner.client.ask(*own)
 
 
-async def run(engine: SqliteEngine, sql: str, *values: object) -> Any:
+async def run(engine: SqlEngine, sql: str, *values: object) -> Any:
     return await engine._write(lambda tx: tx.run(sql, values), None)
 
 
@@ -293,6 +295,57 @@ async def _(engine: SqliteEngine, _: ManualClock) -> None:
     await run(engine, "UPDATE queues SET waiting = waiting + 5, delayed = 0 WHERE name = 'q'")
 
 
+@plants(PostgresEngine, FaultKind.ORPHAN)
+async def _(engine: PostgresEngine, _: ManualClock) -> None:
+    await engine.add("q", [NewJob(name="lost", id="lost")])
+    await run(engine, "UPDATE toril.jobs SET rank = -(1::bigint << 60) WHERE name = 'lost'")
+
+
+@plants(PostgresEngine, FaultKind.ORPHAN, "nowhere")
+async def _(engine: PostgresEngine, _: ManualClock) -> None:
+    await engine.add("q", [NewJob(name="lost", id="lost")])
+    await run(engine, "UPDATE toril.jobs SET place = 99 WHERE name = 'lost'")
+
+
+@plants(PostgresEngine, FaultKind.PARENT, "no children")
+async def _(engine: PostgresEngine, _: ManualClock) -> None:
+    await flow(engine)
+    await run(engine, "DELETE FROM toril.children")
+
+
+@plants(PostgresEngine, FaultKind.PARENT, "children gone")
+async def _(engine: PostgresEngine, _: ManualClock) -> None:
+    await flow(engine)
+    await run(engine, "DELETE FROM toril.jobs WHERE id = 'child'")
+    await run(engine, "DELETE FROM toril.ids WHERE id = 'child'")
+    await run(
+        engine,
+        "UPDATE toril.standing SET waiting = 0 WHERE queue = (SELECT key FROM toril.queues WHERE name = 'other')",
+    )
+
+
+@plants(PostgresEngine, FaultKind.LOST)
+async def _(engine: PostgresEngine, clock: ManualClock) -> None:
+    await claim_one(engine)
+    clock.advance(LEASE + 10_000)
+
+
+@plants(PostgresEngine, FaultKind.DEDUP)
+async def _(engine: PostgresEngine, _: ManualClock) -> None:
+    await engine.add("q", [NewJob(name="owner", dedup=Dedup("key"))])
+    await run(engine, "DELETE FROM toril.jobs WHERE name = 'owner'")
+
+
+@plants(PostgresEngine, FaultKind.ID)
+async def _(engine: PostgresEngine, _: ManualClock) -> None:
+    await run(engine, "INSERT INTO toril.ids SELECT key, 'taken', 7 FROM toril.queues WHERE name = 'q'")
+
+
+@plants(PostgresEngine, FaultKind.COUNT)
+async def _(engine: PostgresEngine, _: ManualClock) -> None:
+    await run(engine, "UPDATE toril.standing SET waiting = waiting + 5, delayed = 0")
+
+
 async def flow(engine: Store) -> None:
     """A parent in queue `q`, and its child in another."""
     parent = FlowNode(queue="q", job=NewJob(name="parent", id="parent"), waits=True)
@@ -304,6 +357,8 @@ async def nowhere(engine: Store, parent: str) -> None:
     """A parent of this name and id, taken out of where it stands."""
     if isinstance(engine, RedisEngine):
         await tell(engine, "ZREM", Q + "waiting-children", parent)
+    elif isinstance(engine, PostgresEngine):
+        await run(engine, "UPDATE jobs SET place = 99 WHERE name = ?", parent)
     else:
         assert isinstance(engine, SqliteEngine)
         await run(engine, "DELETE FROM line WHERE key = ?", await key_of(engine, parent))
@@ -314,6 +369,8 @@ async def unlisted(engine: Store) -> None:
     """All that waits, taken out of the line."""
     if isinstance(engine, RedisEngine):
         await tell(engine, "DEL", Q + "wait")
+    elif isinstance(engine, PostgresEngine):
+        await run(engine, "UPDATE toril.jobs SET rank = rank - (1::bigint << 60) WHERE place = 0 AND rank > 0")
     else:
         assert isinstance(engine, SqliteEngine)
         await run(engine, "DELETE FROM line")
@@ -324,7 +381,7 @@ async def vanished(engine: Store, running: str) -> None:
     if isinstance(engine, RedisEngine):
         await tell(engine, "DEL", Q + running, Q + running + ":lock")
     else:
-        assert isinstance(engine, SqliteEngine)
+        assert isinstance(engine, SqlEngine)
         await run(engine, "DELETE FROM jobs WHERE key IN (SELECT key FROM active)")
 
 
@@ -345,7 +402,7 @@ async def dead(engine: Store, clock: ManualClock) -> None:
     clock.advance(600_000)
 
 
-for kind in (RedisEngine, SqliteEngine):
+for kind in (RedisEngine, SqliteEngine, PostgresEngine):
     PLANTS[kind, FaultKind.WORKER, ""] = dead
     PLANTS[kind, FaultKind.SCHEDULE, "to come"] = lambda engine, clock: idle(engine, clock, 30_000)
     PLANTS[kind, FaultKind.SCHEDULE, "missed"] = lambda engine, clock: idle(engine, clock, -5_000)

@@ -7,8 +7,8 @@ from tests.conformance.claims import add, claim_one, job, new_job, settle
 from toril.codec.steps import dump_calls, dump_waits, load_step
 from toril.engines.redis import RedisEngine
 from toril.engines.redis.layout import FIELDS
+from toril.engines.sql.engine import SqlEngine
 from toril.engines.sql.transaction import Transaction, keys_of
-from toril.engines.sqlite import SqliteEngine
 from toril.model import (
     Call,
     Claimed,
@@ -115,7 +115,7 @@ def rows_of(job: Claimed) -> Sequence[str]:
 async def plant_row(engine: Store, job_id: str, key: str, text: str, *, queue: str = "q") -> None:
     """Put another text of as many bytes into a row that is there, as another version might."""
     match engine:
-        case SqliteEngine():
+        case SqlEngine():
 
             def plant(tx: Transaction) -> None:
                 number = keys_of(tx, tx.queue(queue), [job_id])[job_id]

@@ -13,9 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.conformance.dumps import keys_of
 from tests.conformance.oracle import Oracle
-from tests.kinds import ASKED_FOR, redis_of
+from tests.kinds import ASKED_FOR, GUARDED, POSTGRES, REDIS, postgres_of, redis_of
 from tests.proof import prove
+from toril.engines.postgres import PostgresEngine
 from toril.engines.redis import RedisEngine
+from toril.engines.sql.transaction import Transaction
 from toril.engines.sqlite import SqliteEngine
 from toril.engines.sqlite.url import parse
 from toril.errors import QueueFull
@@ -355,6 +357,8 @@ class EngineMachine(RuleBasedStateMachine):
         match self.engine:
             case SqliteEngine():
                 assert check_tables(self.engine) == []
+            case PostgresEngine():
+                assert self.wait(check_relations(self.engine)) == []
             case RedisEngine():
                 assert self.wait(check_keys(self.engine)) == []
             case _:
@@ -391,12 +395,43 @@ _CONTRADICTIONS = {
     "active without job": "SELECT count(*) FROM active a LEFT JOIN jobs j USING (key) WHERE j.key IS NULL",
     "job in no place": """SELECT count(*) FROM jobs j WHERE NOT EXISTS (SELECT 1 FROM active a WHERE a.key = j.key)
         AND NOT EXISTS (SELECT 1 FROM line l WHERE l.place = j.place AND l.rank = j.rank AND l.key = j.key)""",
-    "job in two places": "SELECT count(*) FROM (SELECT key FROM line GROUP BY key HAVING count(*) > 1)",
+    "job in two places": "SELECT count(*) FROM (SELECT key FROM line GROUP BY key HAVING count(*) > 1) doubled",
     "id without job": "SELECT count(*) FROM ids i LEFT JOIN jobs j USING (key) WHERE j.key IS NULL",
     "chosen id not listed": """SELECT count(*) FROM jobs j WHERE j.id IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM ids i WHERE i.id = j.id AND i.key = j.key)""",
     "logs without job": "SELECT count(*) FROM logs g LEFT JOIN jobs j USING (key) WHERE j.key IS NULL",
 }
+
+
+async def check_relations(engine: PostgresEngine) -> list[str]:
+    """What contradicts itself in the tables of a schema."""
+
+    def found(tx: Transaction) -> list[str]:
+        counts = {
+            what: tx.value(sql) for what, sql in (_CONTRADICTIONS | _OF_LEASES).items() if "FROM queues" not in sql
+        }
+        return [f"{what}: {count}" for what, count in counts.items() if count]
+
+    return await engine._read_now(found)
+
+
+_STANDING = "(SELECT * FROM toril.standing ORDER BY version DESC LIMIT 1)"
+_OF_LEASES = {
+    "more than one version": "SELECT count(*) - 1 FROM toril.standing",
+    "a lease that counts wrong": """SELECT count(*) FROM toril.leases l WHERE l.open <> (
+        SELECT count(*) FROM toril.jobs j
+        WHERE j.queue = l.queue AND j.place = 0 AND j.rank BETWEEN l.low AND l.high)""",
+    "leases that overlap": """SELECT count(*) FROM toril.leases a JOIN toril.leases b
+        ON a.queue = b.queue AND (a.token, a.low) < (b.token, b.low) AND a.low <= b.high AND b.low <= a.high""",
+    "a lease over jobs that wait": f"""SELECT count(*) FROM toril.leases l, {_STANDING} s
+        WHERE l.high > s.head AND l.low > 0""",
+    **{
+        f"{name} count": f"SELECT s.{name} - (SELECT count(*) FROM toril.line WHERE place = {place}) FROM {_STANDING} s"
+        for name, place in (("waiting", 0), ("suspects", 1), ("prioritized", 2), ("delayed", 3), ("completed", 5),
+                            ("failed", 6))
+    },
+    "active count": f"SELECT s.active - (SELECT count(*) FROM toril.active) FROM {_STANDING} s",
+}  # fmt: skip
 
 
 async def check_keys(engine: RedisEngine) -> list[str]:
@@ -427,7 +462,12 @@ async def check_keys(engine: RedisEngine) -> list[str]:
 
 class RedisMachine(EngineMachine):
     def made(self) -> Store:
-        return redis_of(next(iter(ASKED_FOR), "redis"), self.clock)
+        return redis_of(next((kind for kind in ASKED_FOR if kind in {*REDIS, *GUARDED}), "redis"), self.clock)
+
+
+class PostgresMachine(EngineMachine):
+    def made(self) -> Store:
+        return postgres_of(POSTGRES[0], self.clock)
 
 
 class MemoryMachine(EngineMachine):
@@ -459,4 +499,9 @@ class TestSqlite(SqliteMachine.TestCase):  # type: ignore[misc, valid-type]
 
 @pytest.mark.covers("R163", "I1", "I10")
 class TestRedis(RedisMachine.TestCase):  # type: ignore[misc, valid-type]
+    settings = settings(_SETTINGS, max_examples=max(5, _SETTINGS.max_examples // 6))
+
+
+@pytest.mark.covers("R163", "I1", "I10")
+class TestPostgres(PostgresMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(_SETTINGS, max_examples=max(5, _SETTINGS.max_examples // 6))

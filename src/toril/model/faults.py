@@ -125,4 +125,20 @@ class FileFacts:
     pings: tuple[float, ...] = field(default=())
 
 
-Checkup = ServerFacts | FileFacts
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseFacts:
+    """A store in a PostgreSQL database. Times are ms."""
+
+    place: str
+    version: str
+    standby: bool  # a server that only repeats what another writes
+    fsync: bool
+    synchronous_commit: str
+    snapshot: int  # how long the oldest transaction has been running that keeps old rows from being removed
+    dead: int  # rows that could be removed, as far as the statistics tell
+    live: int
+    pings: tuple[float, ...]
+    skew: float  # the server's clock before ours, as far as the pings' length lets one tell
+
+
+Checkup = ServerFacts | FileFacts | DatabaseFacts

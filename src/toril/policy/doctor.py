@@ -7,7 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from toril.errors import unknown_cursor
-from toril.model import BEYOND_REPAIR, Checkup, Fault, FaultKind, FileFacts, Finding, ServerFacts, Severity
+from toril.model import (
+    BEYOND_REPAIR,
+    Checkup,
+    DatabaseFacts,
+    Fault,
+    FaultKind,
+    FileFacts,
+    Finding,
+    ServerFacts,
+    Severity,
+)
 
 __all__ = ["ScanOrder", "ScanPosition", "cursor_of", "finding_of", "judged"]
 
@@ -18,6 +28,9 @@ _SKEWED: Final = 1_000.0  # ms
 _SCRIPTS: Final = 10_000
 _LOG: Final = 256 * 1024 * 1024
 _ROOM: Final = 64 * 1024 * 1024
+_OLD_SNAPSHOT: Final = 600_000  # ms
+_DEAD: Final = 100_000  # rows, and as a share of the others
+_DEAD_SHARE: Final = 2
 
 _REPAIR: Final = "toril doctor --repair"
 # For each kind, its severity and its sentence.
@@ -73,6 +86,8 @@ def judged(facts: Checkup, *, counted: bool = True) -> list[Finding]:
             return [*_memory(facts), *_persistence(facts), *_replication(facts), *_manners(facts)]
         case FileFacts():
             return list(_file(facts, counted=counted))
+        case DatabaseFacts():
+            return list(_database(facts))
 
 
 def _memory(facts: ServerFacts) -> Iterator[Finding]:
@@ -162,13 +177,7 @@ def _manners(facts: ServerFacts) -> Iterator[Finding]:
             "redis-cli --latency, redis-cli SLOWLOG GET",
         )
     if abs(facts.skew) > _SKEWED:
-        way = "ahead of" if facts.skew > 0 else "behind"
-        yield _warning(
-            "clock",
-            facts.place,
-            f"the server's clock is {abs(facts.skew) / 1000:.1f} s {way} this machine's",
-            "synchronize both clocks, for example with chrony",
-        )
+        yield _clock(facts)
     for reason in facts.refused:
         yield _error("scripts", facts.place, f"the server refuses Toril's scripts: {reason}", "allow EVAL and EVALSHA")
     if facts.scripts > _SCRIPTS:
@@ -236,6 +245,62 @@ def _file(facts: FileFacts, *, counted: bool) -> Iterator[Finding]:
             f"the file is on {facts.filesystem}, where SQLite's locks are not safe",
             "move it to a local disk, or use Redis",
         )
+
+
+def _database(facts: DatabaseFacts) -> Iterator[Finding]:
+    place = facts.place
+    if facts.standby:
+        yield _error(
+            "replica", place, "this server is a standby, which accepts no writes", "use the URL of the primary"
+        )
+    if not facts.fsync:
+        yield _error(
+            "fsync",
+            place,
+            "fsync is off: a crash of the machine may destroy the database",
+            "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf()",
+        )
+    if facts.synchronous_commit == "off":
+        yield _warning(
+            "synchronous",
+            place,
+            "synchronous_commit is off by default here; Toril turns it on for its own transactions, but other programs "
+            "may lose their latest changes",
+            "ALTER ROLE … RESET synchronous_commit, or the same for the database",
+        )
+    if facts.snapshot > _OLD_SNAPSHOT:
+        yield _warning(
+            "snapshot",
+            place,
+            f"a transaction has been running for {facts.snapshot // 1000} s; until it ends, no old row is removed",
+            "SELECT pid, state, query FROM pg_stat_activity ORDER BY xact_start LIMIT 3",
+        )
+    if facts.dead > max(_DEAD, facts.live * _DEAD_SHARE):
+        yield _warning(
+            "vacuum",
+            place,
+            f"the tables hold {facts.dead} dead rows, and {facts.live} others",
+            "see why autovacuum does not come: SELECT relname, last_autovacuum FROM pg_stat_user_tables",
+        )
+    if facts.pings and min(facts.pings) > _SLOW:
+        yield _warning(
+            "latency",
+            place,
+            f"the fastest of {len(facts.pings)} pings took {min(facts.pings):.1f} ms",
+            "run the workers nearer to the server",
+        )
+    if abs(facts.skew) > _SKEWED:
+        yield _clock(facts)
+
+
+def _clock(facts: ServerFacts | DatabaseFacts) -> Finding:
+    way = "ahead of" if facts.skew > 0 else "behind"
+    return _warning(
+        "clock",
+        facts.place,
+        f"the server's clock is {abs(facts.skew) / 1000:.1f} s {way} this machine's",
+        "synchronize both clocks, for example with chrony",
+    )
 
 
 def _error(code: str, where: str, summary: str, fix: str) -> Finding:

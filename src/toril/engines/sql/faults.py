@@ -13,7 +13,7 @@ from toril.engines.sql.schema import STATE_OF, Place, first_key, job_id
 from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import COUNTERS, Op, QueueRow, Steps, Transaction
 from toril.errors import unknown_cursor
-from toril.model import Fault, FaultKind, FileFacts, Page
+from toril.model import Checkup, Fault, FaultKind, Page
 from toril.policy.doctor import ScanOrder, ScanPosition, cursor_of
 from toril.store.capabilities import RepairStore
 from toril.store.checked import implements
@@ -245,7 +245,7 @@ def _numbers_of(fault: Fault) -> list[int]:
 class ReadFacts(Protocol):
     """Reads the facts that the doctor needs from the database itself."""
 
-    def __call__(self, tx: Transaction, *, quick: bool) -> FileFacts: ...
+    def __call__(self, tx: Transaction, *, quick: bool) -> Checkup: ...
 
 
 @implements(RepairStore)
@@ -256,7 +256,7 @@ class SqlRepairs:
         self._steps = steps
         self._facts = facts
 
-    async def facts(self, *, quick: bool = False) -> FileFacts:
+    async def facts(self, *, quick: bool = False) -> Checkup:
         return await self._steps.read(partial(self._facts, quick=quick))
 
     async def scan(

@@ -1,0 +1,95 @@
+"""What a PostgreSQL store does when it is opened."""
+
+import asyncio
+
+import psycopg
+import pytest
+
+from tests.postgres import postgres
+from tests.servers import free_port
+from toril.engines.postgres import PostgresEngine
+from toril.errors import EngineRefused, EngineUnavailable, EngineUnusable
+from toril.model import NewJob
+from toril.model.states import State
+
+
+async def test_the_first_to_open_it_makes_the_schema_and_later_ones_find_it() -> None:
+    url = f"{postgres().database()}?schema=jobs"
+    engines = [PostgresEngine.from_url(url) for _ in range(3)]
+
+    await asyncio.gather(*(engine.open() for engine in engines))
+    await engines[0].add("q", [NewJob(name="n")])
+
+    assert [(await engine.counts("q")).waiting for engine in engines] == [1, 1, 1]
+    for engine in engines:
+        await engine.close()
+    with psycopg.connect(url.partition("?")[0]) as connection:
+        found = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone()
+    assert found == (0,)
+
+
+async def test_two_schemas_are_two_stores() -> None:
+    url = postgres().database()
+    first, second = (PostgresEngine.from_url(f"{url}?schema={name}") for name in ("one", "two"))
+    await first.open()
+    await second.open()
+
+    await first.add("q", [NewJob(name="n")])
+
+    assert [job.id for job in (await first.page("q", State.WAITING)).items] == ["1"]
+    assert await second.queues() == []
+    await first.close()
+    await second.close()
+
+
+async def test_a_later_layout_is_left_alone() -> None:
+    url = postgres().database()
+    engine = PostgresEngine.from_url(url)
+    await engine.open()
+    await engine.close()
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE toril.facts SET value = '999' WHERE name = 'layout'")
+
+    with pytest.raises(EngineUnusable, match=r"layout version 999; this Toril supports up to 1\. Upgrade Toril"):
+        await PostgresEngine.from_url(url).open()
+
+
+async def test_a_database_of_another_encoding_is_refused() -> None:
+    with psycopg.connect(postgres().url(), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+
+    with pytest.raises(EngineUnusable, match="encoding LATIN1; Toril needs UTF8"):
+        await PostgresEngine.from_url(postgres().url("latin")).open()
+
+
+async def test_what_is_not_there_is_named_with_what_to_do() -> None:
+    with pytest.raises(EngineRefused, match="create the database, or name another in the URL"):
+        await PostgresEngine.from_url(postgres().url("nowhere")).open()
+    with pytest.raises(EngineUnavailable, match="PostgreSQL at"):
+        await PostgresEngine.from_url(f"postgresql://x@127.0.0.1:{free_port()}/x").open()
+
+
+async def test_a_cut_connection_is_an_error_once_and_then_made_anew() -> None:
+    url = postgres().database()
+    engine = PostgresEngine.from_url(url)
+    await engine.open()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'toril'")
+
+    with pytest.raises(EngineUnavailable):
+        await engine.add("q", [NewJob(name="lost")])
+
+    await engine.add("q", [NewJob(name="kept")])
+    assert [job.name for job in (await engine.page("q", State.WAITING)).items] == ["kept"]
+    await engine.close()
+
+
+async def test_what_is_answered_has_been_flushed_whatever_the_default_is() -> None:
+    engine = PostgresEngine.from_url(f"{postgres().database()}?options=-csynchronous_commit%3Doff")
+    await engine.open()
+
+    found = await engine._write(lambda tx: tx.value("SELECT current_setting('synchronous_commit')"), None)
+
+    assert found == "on"
+    assert await engine._read_now(lambda tx: tx.value("SELECT current_setting('synchronous_commit')")) == "off"
+    await engine.close()
