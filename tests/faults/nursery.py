@@ -45,6 +45,12 @@ class Child:
             os.close(self._descriptor)
         return self._code
 
+    def state(self) -> str:
+        """In words, for the message of a test that waited for it in vain."""
+        if self._code is None and not select.select([self._descriptor], [], [], 0)[0]:
+            return f"lives, its threads: {', '.join(_states(self.pid))}"
+        return f"ended with {self.ended()}"
+
     def kill(self) -> int:
         self.send(signal.SIGKILL)
         return self.ended()
