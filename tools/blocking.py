@@ -230,6 +230,7 @@ from toril.model.durations import Duration
 from toril.queue import Item, PreparedJob, Queue
 from toril.schedule import QueueSchedules, Timing
 from toril.model.states import State
+from toril.signals import Signalled, SignalKind
 from toril.task import Task
 from toril.operate.why import Explanation"""
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         EngineUnavailable,
         EngineUnusable,
         HandlerError,
+        InboxFull,
         InvalidName,
         InvalidOption,
         InvalidPayload,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
         RunStatus,
         SearchPage,
         Severity,
+        SignalOutcome,
         Usage,
     )
     from toril.model.attempts import Result
@@ -108,6 +110,7 @@ if TYPE_CHECKING:
         ScheduleRecord,
         WorkerRecord,
     )
+    from toril.signals import SignalKind, Signalled
     from toril.store.engine import connect
     from toril.sync import SyncJob, SyncQueue, SyncTask
     from toril.task import Task
@@ -137,7 +140,7 @@ _WHERE = {
     **dict.fromkeys(
         (
             "AddUncertain", "ChildrenFailed", "Closed", "EngineFull", "EngineRefused", "EngineUnavailable",
-            "EngineUnusable", "HandlerError", "InvalidName",
+            "EngineUnusable", "HandlerError", "InboxFull", "InvalidName",
             "InvalidOption", "InvalidPayload", "JobCancelled", "JobFailed", "LeaseLost", "NotFound",
             "NotSerializable", "PartialAdd", "PayloadTooLarge", "PermanentError", "QueueFull", "RateLimited",
             "ResultGone", "Snooze", "StepChanged", "StepClash", "StepFailed", "StepsTooLarge", "TorilError",
@@ -151,7 +154,8 @@ _WHERE = {
             "AddOutcome", "CatchUp", "Cause", "ChildState", "CircuitState", "Counts", "Dedup", "RunStatus", "EventKind",
             "Failure", "ChildCounts", "Fault", "FaultKind", "Finding", "SearchPage", "GroupLimits", "JobRef", "Keep",
             "RepairOutcome",
-            "OnFailure", "Overlap", "Page", "RateLimit", "Refused", "Repaired", "Severity", "Usage",
+            "OnFailure", "Overlap", "Page", "RateLimit", "Refused", "Repaired", "Severity", "SignalOutcome",
+            "Usage",
         ),
         "toril.model",
     ),
@@ -176,6 +180,7 @@ _WHERE = {
     "Task": "toril.task",
     "AddOptions": "toril.client.options",
     "Gap": "toril.operate.history",
+    **dict.fromkeys(("SignalKind", "Signalled"), "toril.signals"),
     "JobEvent": "toril.events",
     "WorkerEvent": "toril.events",
     "Explanation": "toril.operate.why",
@@ -225,6 +230,7 @@ __all__ = [
     "GroupLimits",
     "GroupRecord",
     "HandlerError",
+    "InboxFull",
     "InvalidName",
     "InvalidOption",
     "InvalidPayload",
@@ -273,6 +279,9 @@ __all__ = [
     "SearchPage",
     "Series",
     "Severity",
+    "SignalKind",
+    "SignalOutcome",
+    "Signalled",
     "Snooze",
     "Spread",
     "State",

@@ -36,6 +36,7 @@ from toril.errors import (
 )
 from toril.model import (
     BATCH,
+    MAX_DELAY,
     MAX_TIMEOUT,
     Checkpoint,
     Child,
@@ -49,11 +50,13 @@ from toril.model import (
     Progress,
     Report,
     Rested,
+    SignalWait,
     Verdict,
     ms_of,
 )
 from toril.model.durations import Duration, milliseconds
 from toril.runtime.calls import RunBlocking
+from toril.signals import SignalKind, one_kind, several_kinds
 
 if TYPE_CHECKING:
     from toril.flow import Node, Policy
@@ -137,6 +140,7 @@ class Signal:
 
 T = TypeVar("T", covariant=True)  # a handler of `int | None` takes jobs that carry an int
 R = TypeVar("R")
+S = TypeVar("S")
 Ts = TypeVarTuple("Ts")
 
 MAX_PROGRESS = 64 * 1024
@@ -190,6 +194,11 @@ class RunSteps(Protocol):
     def sleep(
         self, name: str, /, *, delay: int | None = None, until: int | None = None
     ) -> Coroutine[Any, Any, None]: ...
+
+    def wait_for(
+        self, signals: Mapping[SignalWait, Any], /, *, timeout: int | None = None
+    ) -> Coroutine[Any, Any, tuple[SignalWait, Any] | None]:
+        """The oldest of these signals, with its payload, of the type that is given for it."""
 
     def version(self, name: str, newest: int, /) -> Coroutine[Any, Any, int]: ...
 
@@ -450,6 +459,43 @@ class JobContext(_Facts[T]):
         """Rest until a time, a `datetime` with a time zone."""
         await self._reporter.steps.sleep(name, until=_aware(when))
 
+    @overload
+    async def wait_for(
+        self, signal: SignalKind[S], *, timeout: Duration | None = None, key: str | None = None
+    ) -> S | None: ...
+
+    @overload
+    async def wait_for(
+        self, signal: str, kind: type[S], *, timeout: Duration | None = None, key: str | None = None
+    ) -> S | None: ...
+
+    @overload
+    async def wait_for(self, signal: str, *, timeout: Duration | None = None, key: str | None = None) -> Any: ...
+
+    async def wait_for(
+        self,
+        signal: str | SignalKind[Any],
+        kind: Any = Any,
+        *,
+        timeout: Duration | None = None,
+        key: str | None = None,
+    ) -> Any:
+        """Rest until a signal comes, and return its payload; None if `timeout` passes first. Signals that came before
+        are there.
+
+        Each signal is read once, in the order in which they came. With a `key`, this waits for what
+        `queue.signal(…, key=…)` sends. A payload that is not of the declared type is set aside, and the wait goes on.
+        """
+        found = await self._reporter.steps.wait_for(one_kind(signal, kind, key), timeout=wait_timeout(timeout))
+        return None if found is None else found[1]
+
+    async def wait_for_any(
+        self, signals: Sequence[str | SignalKind[Any]], *, timeout: Duration | None = None
+    ) -> tuple[str, Any] | None:
+        """Rest until one of these signals comes, and return its name and payload; None if `timeout` passes first."""
+        found = await self._reporter.steps.wait_for(several_kinds(signals), timeout=wait_timeout(timeout))
+        return None if found is None else (found[0].name, found[1])
+
     async def call(self, name: str, job: "Node", *, key: str | None = None) -> Any:
         """Run another job, made by `queue.new`, and return its result; the job rests meanwhile. If the other one fails,
         this raises `StepFailed`."""
@@ -637,6 +683,39 @@ class SyncJobContext(_Facts[T]):
         """Rest until a time, a `datetime` with a time zone."""
         self._run(self._reporter.steps.sleep(name, until=_aware(when)))
 
+    @overload
+    def wait_for(
+        self, signal: SignalKind[S], *, timeout: Duration | None = None, key: str | None = None
+    ) -> S | None: ...
+
+    @overload
+    def wait_for(
+        self, signal: str, kind: type[S], *, timeout: Duration | None = None, key: str | None = None
+    ) -> S | None: ...
+
+    @overload
+    def wait_for(self, signal: str, *, timeout: Duration | None = None, key: str | None = None) -> Any: ...
+
+    def wait_for(
+        self,
+        signal: str | SignalKind[Any],
+        kind: Any = Any,
+        *,
+        timeout: Duration | None = None,
+        key: str | None = None,
+    ) -> Any:
+        """Rest until a signal comes, and return its payload; see `JobContext.wait_for`."""
+        wait = self._reporter.steps.wait_for(one_kind(signal, kind, key), timeout=wait_timeout(timeout))
+        found = self._run(wait)
+        return None if found is None else found[1]
+
+    def wait_for_any(
+        self, signals: Sequence[str | SignalKind[Any]], *, timeout: Duration | None = None
+    ) -> tuple[str, Any] | None:
+        """Rest until one of these signals comes; see `JobContext.wait_for_any`."""
+        found = self._run(self._reporter.steps.wait_for(several_kinds(signals), timeout=wait_timeout(timeout)))
+        return None if found is None else (found[0].name, found[1])
+
     def call(self, name: str, job: "Node", *, key: str | None = None) -> Any:
         """Run another job and return its result; see `JobContext.call`."""
         return self._run(self._reporter.steps.call(name, [job], key=key))[0]
@@ -714,6 +793,11 @@ def step_options(key: str | None, retry: Any, timeout: Duration | None, result: 
         "timeout": None if timeout is None else milliseconds("timeout", timeout, 1, MAX_TIMEOUT),
         "result": result,
     }
+
+
+def wait_timeout(timeout: Duration | None) -> int | None:
+    """How long a wait may take, in milliseconds."""
+    return None if timeout is None else milliseconds("timeout", timeout, 0, MAX_DELAY)
 
 
 def _aware(when: datetime) -> int:

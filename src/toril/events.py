@@ -40,6 +40,7 @@ EventName: TypeAlias = Literal[
     "stalled",
     "lease_lost",
     "stuck",
+    "signal_unfit",
     "drained",
     "paused",
     "resumed",

@@ -30,6 +30,7 @@ from toril.model.states import State
 from toril.operate.history import history
 from toril.operate.lookup import find_job
 from toril.records import AttemptError, EventRecord, JobRecord, as_record
+from toril.signals import SignalKind, Signalled, new_signal, send_signal
 
 if TYPE_CHECKING:
     from toril.queue import Queue
@@ -293,6 +294,33 @@ class Job(Generic[R]):
         """Run a delayed job now."""
         store, name = self._queue.store, self._queue.name
         await self._check(await self._call(lambda call: store.promote(name, [self.id], call=call)), "promoted")
+
+    async def signal(
+        self,
+        signal: str | SignalKind[Any],
+        payload: Any = True,
+        *,
+        id: str | None = None,
+        unless_waiting: Literal["keep", "refuse"] = "keep",
+    ) -> Signalled:
+        """Send a signal to the job, which `ctx.wait_for` reads. If the job does not wait for it now, it is kept until
+        it does.
+
+        Args:
+            signal: Its name, or a `SignalKind`, by which the payload is checked.
+            payload: What `wait_for` returns.
+            id: A second signal to the job with this id has no effect.
+            unless_waiting: `"refuse"` stores nothing unless the job rests for this signal now.
+
+        Raises:
+            InboxFull: The job has 100 signals, or 1 MB of them, that it has not read.
+            NotFound: The job is gone.
+        """
+        queue = self._queue
+        new = new_signal(
+            signal, payload, queue.options.serializer, job_id=self.id, signal_id=id, unless_waiting=unless_waiting
+        )
+        return await send_signal(queue.services, queue.name, new)
 
     async def update_data(self, data: Any) -> None:
         """Replace the payload, which is checked as in `add`."""

@@ -34,6 +34,7 @@ from toril.events import JobEvent
 from toril.handlers import Registry, handler, own_name
 from toril.job import Job
 from toril.model import (
+    MAX_SIGNAL_TTL,
     Added,
     AddOutcome,
     Backoff,
@@ -83,6 +84,7 @@ from toril.records import (
 from toril.runtime.hooks import function
 from toril.runtime.services import Services, SyncServices
 from toril.schedule import Declared, QueueSchedules, Timing, declare
+from toril.signals import SignalKind, Signalled, new_signal, send_signal
 from toril.store.engine import Store
 from toril.task import Task
 
@@ -622,6 +624,32 @@ class Queue:
             raise InvalidOption(f"force must be True or False, not {preview(force)}")
         running: Literal["refuse", "remove"] = "remove" if force else "refuse"
         return await self._sweep(lambda call: self.store.obliterate(self._name, running=running, call=call))
+
+    async def signal(
+        self,
+        signal: str | SignalKind[Any],
+        payload: Any = True,
+        *,
+        key: str,
+        id: str | None = None,
+        ttl: Duration = 86_400,
+    ) -> Signalled:
+        """Send a signal to the job of this queue that waits for it by this key: `ctx.wait_for(signal, key=…)`. If none
+        does, it is kept for `ttl`, for the first that will.
+
+        Args:
+            signal: Its name, or a `SignalKind`, by which the payload is checked.
+            payload: What `wait_for` returns.
+            key: Whom it is for, such as `"invoice:7"`.
+            id: A second signal with this id has no effect.
+            ttl: How long it is kept if no job waits for it: up to 31 days.
+
+        Raises:
+            InboxFull: The job has too many signals that it has not read, or the queue keeps too many.
+        """
+        kept = milliseconds("ttl", ttl, 1, MAX_SIGNAL_TTL)
+        new = new_signal(signal, payload, self.options.serializer, key=key, signal_id=id, ttl=kept)
+        return await send_signal(self.services, self._name, new)
 
     async def retry(self, job_id: str) -> None:
         """Run a job again that has ended, with all its attempts, whether the queue keeps it or it is a dead letter.

@@ -36,6 +36,7 @@ from toril.records import (
 )
 from toril.runtime.calls import RunBlocking
 from toril.schedule import QueueSchedules, Timing
+from toril.signals import SignalKind, Signalled
 from toril.task import Task
 
 __all__ = ["SyncGroups", "SyncJob", "SyncQueue", "SyncSchedules", "SyncTask"]
@@ -195,6 +196,28 @@ class SyncJob(Generic[R]):
     def promote(self) -> None:
         """Run a delayed job now."""
         self._run(self._job.promote())
+
+    def signal(
+        self,
+        signal: str | SignalKind[Any],
+        payload: Any = True,
+        *,
+        id: str | None = None,
+        unless_waiting: Literal["keep", "refuse"] = "keep",
+    ) -> Signalled:
+        """Send a signal to the job, which `ctx.wait_for` reads. If the job does not wait for it now, it is kept until
+        it does.
+
+        Args:
+            signal: Its name, or a `SignalKind`, by which the payload is checked.
+            payload: What `wait_for` returns.
+            id: A second signal to the job with this id has no effect.
+            unless_waiting: `"refuse"` stores nothing unless the job rests for this signal now.
+
+        Raises:
+            InboxFull: The job has 100 signals, or 1 MB of them, that it has not read.
+            NotFound: The job is gone."""
+        return self._run(self._job.signal(signal, payload, id=id, unless_waiting=unless_waiting))
 
     def update_data(self, data: Any) -> None:
         """Replace the payload, which is checked as in `add`."""
@@ -461,6 +484,29 @@ class SyncQueue:
 
         Raises `WrongState` while jobs are running, unless you pass `force=True`."""
         return self._run(self._queue.obliterate(force=force))
+
+    def signal(
+        self,
+        signal: str | SignalKind[Any],
+        payload: Any = True,
+        *,
+        key: str,
+        id: str | None = None,
+        ttl: Duration = 86400,
+    ) -> Signalled:
+        """Send a signal to the job of this queue that waits for it by this key: `ctx.wait_for(signal, key=…)`. If none
+        does, it is kept for `ttl`, for the first that will.
+
+        Args:
+            signal: Its name, or a `SignalKind`, by which the payload is checked.
+            payload: What `wait_for` returns.
+            key: Whom it is for, such as `"invoice:7"`.
+            id: A second signal with this id has no effect.
+            ttl: How long it is kept if no job waits for it: up to 31 days.
+
+        Raises:
+            InboxFull: The job has too many signals that it has not read, or the queue keeps too many."""
+        return self._run(self._queue.signal(signal, payload, key=key, id=id, ttl=ttl))
 
     def retry(self, job_id: str) -> None:
         """Run a job again that has ended, with all its attempts, whether the queue keeps it or it is a dead letter.

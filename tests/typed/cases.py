@@ -11,6 +11,8 @@ from toril import (
     Job,
     JobContext,
     PreparedJob,
+    SignalKind,
+    Signalled,
     SyncJob,
     SyncJobContext,
     SyncTask,
@@ -213,6 +215,16 @@ async def steps(ctx: JobContext[None]) -> None:
     assert_type(await ctx.gather(ctx.step("size", size, "a"), ctx.step("size", size, "b")), list[int])
 
 
+async def signals(ctx: JobContext[None], job: Job[None]) -> None:
+    approval = SignalKind("approval", Welcome)
+    assert_type(approval, SignalKind[Welcome])
+    assert_type(await ctx.wait_for(approval), Welcome | None)
+    assert_type(await ctx.wait_for("size", int, timeout="1h"), int | None)
+    await ctx.wait_for(approval, int)  # E: call-overload
+    assert_type(await job.signal(approval, Welcome(7)), Signalled)
+
+
 def plain_steps(ctx: SyncJobContext[None]) -> None:
     assert_type(ctx.step("size", size, "a"), int)
+    assert_type(ctx.wait_for("size", int), int | None)
     ctx.step("size", size, 3)  # E: arg-type

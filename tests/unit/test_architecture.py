@@ -50,7 +50,7 @@ LAYERS: dict[str, set[str]] = {
 # The root is what users import, and nothing else.
 ROOT = {
     "__init__", "__main__", "alerts", "app", "context", "errors", "events", "flow", "handlers", "http", "job",
-    "pytest_plugin", "queue", "records", "schedule", "sync", "task",
+    "pytest_plugin", "queue", "records", "schedule", "signals", "sync", "task",
 }  # fmt: skip
 
 # Of the words that docs/vocabulary.md replaces, those without a meaning of their own in this code.

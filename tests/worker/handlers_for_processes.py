@@ -155,3 +155,7 @@ def misbehave(ctx: SyncJobContext[str]) -> Any:
 
 
 talking = App("memory://").queue("talks", [talk]).task(talk)
+
+
+def asks(ctx: SyncJobContext[None]) -> list[Any]:
+    return [ctx.wait_for("approval", bool, timeout=600), ctx.wait_for_any(["paid", "cancelled"], timeout=600)]

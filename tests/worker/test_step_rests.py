@@ -7,7 +7,6 @@ import pytest
 
 from tests.worker.step_store import StepJob
 from toril import App, JobContext, LeaseLost, Retry
-from toril.codec.payload import payload_for
 from toril.errors import InvalidOption, Resting, StepClash, StepFailed
 from toril.model import Child, ChildState, Rested, SignalWait, StepKind, StepVerdict
 from toril.policy.retry import Fixed
@@ -73,7 +72,7 @@ async def test_a_handler_that_catches_its_rest_is_told_again(job: StepJob) -> No
 
 async def test_the_oldest_of_several_signals_is_received(job: StepJob) -> None:
     async def handler(ctx: AttemptSteps) -> Any:
-        return await ctx.wait_for({APPROVAL: payload_for(int), REFUSAL: payload_for(str)})
+        return await ctx.wait_for({APPROVAL: int, REFUSAL: str})
 
     rested = await job.run(handler)
     assert keys(rested) == ["approval+refusal"]
@@ -85,7 +84,7 @@ async def test_the_oldest_of_several_signals_is_received(job: StepJob) -> None:
 
 async def test_a_signal_that_does_not_fit_is_set_aside_and_the_wait_goes_on(job: StepJob) -> None:
     async def handler(ctx: AttemptSteps) -> Any:
-        return await ctx.wait_for({APPROVAL: payload_for(bool)}, timeout=DAY)
+        return await ctx.wait_for({APPROVAL: bool}, timeout=DAY)
 
     job.clock.advance(0)
     first = await job.run(handler)
@@ -105,7 +104,7 @@ async def test_two_jobs_cannot_wait_for_one_key(job: StepJob) -> None:
     job.store.verdict = StepVerdict.CLASH
 
     async def handler(ctx: AttemptSteps) -> Any:
-        return await ctx.wait_for({SignalWait("paid", "invoice:7"): payload_for(Any)})
+        return await ctx.wait_for({SignalWait("paid", "invoice:7"): Any})
 
     with pytest.raises(StepClash, match="another job"):
         await job.run(handler)
@@ -207,7 +206,7 @@ async def test_a_branch_that_rests_beside_a_step_has_its_time_fixed_and_goes_on_
 
 async def test_a_branch_that_waits_beside_a_step_looks_for_its_signal(job: StepJob) -> None:
     async def approved(ctx: AttemptSteps) -> Any:
-        return await ctx.wait_for({APPROVAL: payload_for(bool)})
+        return await ctx.wait_for({APPROVAL: bool})
 
     async def slow() -> str:
         await job.clock.sleep(10)
@@ -339,7 +338,7 @@ async def test_impossible_gathers_are_refused(job: StepJob) -> None:
 
 async def test_without_its_lease_a_branch_that_waits_learns_so(job: StepJob) -> None:
     async def handler(ctx: AttemptSteps) -> Any:
-        return await ctx.gather(ctx.wait_for({APPROVAL: payload_for(bool)}), ctx.step("slow", job.clock.sleep, (5,)))
+        return await ctx.gather(ctx.wait_for({APPROVAL: bool}), ctx.step("slow", job.clock.sleep, (5,)))
 
     async def lose() -> None:
         await job.clock.sleep(2)

@@ -18,7 +18,6 @@ from toril import (
     Snooze,
     TransientError,
 )
-from toril.codec.payload import payload_for
 from toril.context import StopReason, current_step
 from toril.errors import InvalidName, JobCancelled, StepChanged, StepClash, StepFailed, StepsTooLarge
 from toril.model import Rested, SignalWait, StepKind, StepVerdict
@@ -536,7 +535,7 @@ async def test_signals_are_read_once_and_their_absence_is_recorded(job: StepJob)
     approval = SignalWait("approval")
 
     async def handler(ctx: AttemptSteps) -> list[Any]:
-        found = [await ctx.wait_for({approval: payload_for(bool)}, timeout=60_000) for _ in range(2)]
+        found = [await ctx.wait_for({approval: bool}, timeout=60_000) for _ in range(2)]
         return [None if each is None else each[1] for each in found]
 
     assert isinstance(await job.run(handler), Rested)

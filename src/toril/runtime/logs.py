@@ -100,6 +100,7 @@ _LINES: Final[dict[EventName, _Line]] = {
     "lease_lost": (logging.WARNING, "job lost: its lease ran out"),
     "stalled": (logging.WARNING, _stalled),
     "stuck": (logging.WARNING, "job does not stop; giving up its slot"),
+    "signal_unfit": (logging.WARNING, "signal set aside: it is not of the type that the job waits for"),
     "drained": (logging.DEBUG, "queue drained"),
     "paused": (logging.INFO, "queue paused"),
     "resumed": (logging.INFO, "queue resumed"),

@@ -24,6 +24,7 @@ from toril.model import (
     LogLine,
     Progress,
     Report,
+    SignalWait,
     Verdict,
 )
 from toril.policy.retry import lineage
@@ -46,7 +47,7 @@ class Recorded:
         self.children_given: Mapping[str, Any] = {}
         self.open = 0
         self.rounds = 0
-        self.steps = GivenSteps({})
+        self.steps = GivenSteps({}, {})
 
     @property
     def steps_used(self) -> "GivenSteps":
@@ -97,14 +98,15 @@ class Recorded:
 
 
 class GivenSteps:
-    """The durable steps of a test context. Steps in `given` have those values; others run. Sleeps are over at once;
-    `names` has everything that was asked for, in order."""
+    """The durable steps of a test context. Steps in `given` have those values; others run. Sleeps are over at once,
+    and so are waits for which `signals` has nothing left; `names` has everything that was asked for, in order."""
 
     resting = False
     replaying = False
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
+    def __init__(self, given: Mapping[str, Any], signals: Mapping[str, Sequence[Any]]) -> None:
         self.given = given
+        self.signals = {name: list(payloads) for name, payloads in signals.items()}
         self.names: list[str] = []
 
     async def begin(self) -> None:
@@ -129,6 +131,19 @@ class GivenSteps:
 
     async def sleep(self, name: str, /, **_: Any) -> None:
         self._asked(name)
+
+    async def wait_for(
+        self,
+        signals: Mapping[SignalWait, Any],
+        /,
+        *,
+        timeout: int | None = None,  # noqa: ARG002 - nothing else will come
+    ) -> tuple[SignalWait, Any] | None:
+        self._asked("+".join(wait.name for wait in signals))
+        for wait in signals:
+            if self.signals.get(wait.name):
+                return wait, self.signals[wait.name].pop(0)
+        return None
 
     async def version(self, name: str, newest: int, /) -> int:
         return int(self.given.get(self._asked(name), newest))
@@ -199,12 +214,14 @@ def context(
     state: Any = None,
     children: Mapping[str, Any] | None = None,
     steps: Mapping[str, Any] | None = None,
+    signals: Mapping[str, Sequence[Any]] | None = None,
 ) -> TestContext[T]:
     """A context for a unit test of an `async def` handler, without a store. `recorded` has what the handler reports;
-    `steps` has the values of durable steps by name, and those that are not in it run."""
+    `steps` has the values of durable steps by name, and those that are not in it run. `signals` has what waits get, by
+    name, in order; a wait for which nothing is left has run out of time."""
     recorded = Recorded()
     recorded.children_given = children or {}
-    recorded.steps = GivenSteps(steps or {})
+    recorded.steps = GivenSteps(steps or {}, signals or {})
     claimed = _claimed(job_id, job_name, queue, attempt, attempts, metadata, checkpoint)
     made = TestContext(data, claimed, recorded, Signal(), state)
     made.recorded = recorded
@@ -224,11 +241,12 @@ def sync_context(
     state: Any = None,
     children: Mapping[str, Any] | None = None,
     steps: Mapping[str, Any] | None = None,
+    signals: Mapping[str, Sequence[Any]] | None = None,
 ) -> SyncTestContext[T]:
     """A context for a unit test of a plain `def` handler; see `context`."""
     recorded = Recorded()
     recorded.children_given = children or {}
-    recorded.steps = GivenSteps(steps or {})
+    recorded.steps = GivenSteps(steps or {}, signals or {})
     claimed = _claimed(job_id, job_name, queue, attempt, attempts, metadata, checkpoint)
     made = SyncTestContext(data, claimed, recorded, Signal(), state, _at_once)
     made.recorded = recorded

@@ -117,6 +117,10 @@ class AttemptEvents:
     def drained(self) -> None:
         self._events.emit("drained", WorkerEvent(worker=self._services.name, queue=self._queue))
 
+    def signal_unfit(self, job: Claimed, why: str) -> None:
+        """A signal to a job was not of the type that it waits for."""
+        self._tell("signal_unfit", job, error=why)
+
     def stuck(self, job: Claimed, stack: str) -> None:
         """The attempt was told to stop, and does not."""
         log.warning("job %s of queue %s was asked to stop but is still running:\n%s", job.lease.id, self._queue, stack)

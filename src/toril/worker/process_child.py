@@ -214,7 +214,8 @@ class _Connection:
         """The durable steps of the job that runs."""
         if self._steps is None:
             assert self._job is not None  # noqa: S101 - a handler that asks for it is run with a job
-            self._steps = AttemptSteps(StepServices(writer=self, clock=SYSTEM), self._job, self, self._signal)
+            services = StepServices(writer=self, clock=SYSTEM, unfit=lambda _, why: self.send({"set_aside": why}))
+            self._steps = AttemptSteps(services, self._job, self, self._signal)
         return self._steps
 
     @property

@@ -157,6 +157,9 @@ class _Child:
                 if "record" in message or "receive" in message:
                     self._send({"verdict": await _step_answer(message, job, signal, reporter)})
                     continue
+                if "set_aside" in message:
+                    reporter.set_aside(message["set_aside"])
+                    continue
                 if "report" not in message:
                     return message
                 kind, text = message["report"]

@@ -93,6 +93,10 @@ class AttemptReports:
         """Where the steps of a child process are written."""
         return self._services.steps().writer
 
+    def set_aside(self, why: str) -> None:
+        """A child process has read a signal that is not of its declared type."""
+        self._services.steps().unfit(self._claimed, why)
+
     async def end_steps(self, error: BaseException | None) -> None:
         """The handler has returned, or raised this. If it was told to rest, the job rests whatever it made of that."""
         steps = self.steps_used

@@ -293,7 +293,8 @@ class AttemptSteps:
     ) -> Any:
         await self.begin()
         digest = digest_of(args)
-        payload = _payload(name, _annotation(fn) if result is None else result, self._services.serializer)
+        annotation = _annotation(fn) if result is None else result
+        payload = _payload(f"the value of step {name!r}", annotation, self._services.serializer)
         row = self._recorded(key, "a step", StepKind.DONE, StepKind.FAILED, StepKind.RETRY)
         tries = 0
         if row is not None:
@@ -382,10 +383,16 @@ class AttemptSteps:
             await self._rest(Rest(key=key, kind=StepKind.SLEEP, recorded=True), until=row.until)
 
     def wait_for(
-        self, signals: Mapping[SignalWait, Payload], *, timeout: int | None = None
+        self, signals: Mapping[SignalWait, Any], *, timeout: int | None = None
     ) -> Coroutine[Any, Any, tuple[SignalWait, Any] | None]:
-        """The oldest of these signals, read once, with its payload; None if none has come in time."""
-        return self._wait_for(self.draw("+".join(signal.name for signal in signals)), signals, timeout)
+        """The oldest of these signals, read once, with its payload, of the type that is given for it; None if none has
+        come in time."""
+        serializer = self._services.serializer
+        payloads = {
+            wait: _payload(f"the signal {preview(wait.name)}", annotation, serializer)
+            for wait, annotation in signals.items()
+        }
+        return self._wait_for(self.draw("+".join(signal.name for signal in signals)), payloads, timeout)
 
     async def _wait_for(
         self, key: str, signals: Mapping[SignalWait, Payload], timeout: int | None
@@ -844,8 +851,7 @@ def _result(key: str, child: Child) -> str:
     raise StepFailed(key, "ChildFailed", child.text or "no reason is known")
 
 
-def _payload(name: str, annotation: Any, serializer: Any) -> Payload:
-    what = f"the value of step {name!r}"
+def _payload(what: str, annotation: Any, serializer: Any) -> Payload:
     try:
         return _cached_payload(annotation, what, serializer)
     except TypeError:  # a type that cannot be hashed

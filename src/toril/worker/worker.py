@@ -316,6 +316,7 @@ class Worker:
                 clock=services.clock,
                 serializer=self._options.serializer,
                 loop=self._home,
+                unfit=self._events.signal_unfit,
             )
         return self._step_services
 
