@@ -204,7 +204,7 @@ def small(results: Results) -> str:
         best = max((results.median(f"drain-{n}", name) or 0.0 for n in (1, 10, 100)), default=None)
         waits = [number(results.median("latency", name, key)) for key in ("p50", "p99")]
         rows.append([PEERS[name].title, number(best), number(results.median("one", name)), *waits])
-    return table(["", "run /s", "added one at a time /s", "started after, p50 ms", "p99 ms"], rows)
+    return table(["", "jobs run /s", "added one at a time /s", "time to start, p50 ms", "p99 ms"], rows)
 
 
 TABLES: dict[str, Callable[[Results], str]] = {

@@ -20,7 +20,7 @@ BEGIN, END = "<!-- catalogue: written by tools/catalogue.py -->", "<!-- end of t
 ROWS: Final[dict[str, tuple[str, list[str]]]] = {
     "F": ("Faults", [f"F{number:02}" for number in range(1, 131)]),
     "B": ("Bad input", [f"B{number:02}" for number in range(1, 125)]),
-    "P": ("Faults that other queues had", [f"P{n}" for n in range(1, 27) if n not in (18, 19, 23)]),
+    "P": ("Faults known from other queues", [f"P{n}" for n in range(1, 27) if n not in (18, 19, 23)]),
     "Q": ("Where BullMQ may surprise you", [f"Q{number}" for number in range(1, 8)]),
 }
 
@@ -29,7 +29,7 @@ def catalogue() -> str:
     """The tables, and how much of each is covered."""
     covered, why = marks(), reasons()
     said = {row: text for rows in sentences().values() for row, text in rows.items()}
-    parts = ["| | rows | shown by a test |", "|---|---|---|"]
+    parts = ["| | rows | covered by a test |", "|---|---|---|"]
     parts += [f"| {title} | {len(rows)} | {sum(row in covered for row in rows)} |" for title, rows in ROWS.values()]
     for title, rows in ROWS.values():
         parts += ["", f"### {title}", "", "| row | what happens | tests |", "|---|---|---|"]

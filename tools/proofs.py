@@ -38,7 +38,7 @@ def rendered(document: Mapping[str, Any]) -> str:
         f"{document['when']}, commit {document['commit']}: "
         f"{_minutes(document['minutes'])} on {document['machine']}; {document['note']}.",
         "",
-        "| | what | found | needed for a release |",
+        "| | measure | result | required for a release |",
         "|---|---|---|---|",
     ]
     lines += [
@@ -47,14 +47,14 @@ def rendered(document: Mapping[str, Any]) -> str:
         if row["found"] != "not run"
     ]
     code = document.get("code")
-    failed = f"The run exited with code {code}: a promise was broken, or a test failed." if code else None
+    failed = f"The run exited with code {code}: a promise was broken or a test failed." if code else None
     faults = ", ".join(f"{name} {count:,}" for name, count in document["faults"].items())
     seeds = ", ".join(f"`{name}`" for name in document.get("seeds", ()))
-    kept = f"These runs broke a rule and are kept in `tests/seeds/`: {seeds}." if seeds else None
+    kept = f"The runs that broke a rule are kept in `tests/seeds/`: {seeds}." if seeds else None
     bases = document.get("bases")
     blind = f"The blind search drew its seeds from `TORIL_BLIND={bases[0]}`." if bases else None
     unseen = document.get("missed")
-    missed = f"Not found blind: {', '.join(f'`{name}`' for name in unseen)}." if unseen else None
+    missed = f"Not found by the blind search: {', '.join(f'`{name}`' for name in unseen)}." if unseen else None
     remark = document.get("remark")  # of this run alone: it goes with the run's figures
     struck = f"Simulated faults by kind: {faults}." if faults else None
     said = [words for words in (struck, blind, missed, failed, kept, remark) if words]

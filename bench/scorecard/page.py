@@ -24,7 +24,7 @@ def rendered(document: Mapping[str, Any]) -> str:
         f"{document['seeds']} seeds with {minutes} of faults and {document['jobs']:,} jobs each, "
         f"on {document['machine']}.",
         "",
-        "| | acknowledged | late or lost | run to the end twice | recovered after kills | median, longest recovery | faults |",  # noqa: E501
+        "| | acknowledged | late or lost | ran to the end twice | recovered after kills | median, longest recovery time | faults |",  # noqa: E501
         "|---|---|---|---|---|---|---|",
     ]
     for peer, told in document["peers"].items():

@@ -58,7 +58,7 @@ class Actor:
         await self._clock.sleep(script.ms / 2000)
         if script.kind is Kind.POISON or (script.kind is Kind.SCARE and ctx._claimed.starts == 1):
             self._conduct.journal.tally["killed by a job"] += 1
-            self._conduct.journal.tally[f"{KIND}killed by its own job"] += 1
+            self._conduct.journal.tally[f"{KIND}worker killed by its own job"] += 1
             self._node.kill()
         self._node.check()
         for _ in range(_SLICES):

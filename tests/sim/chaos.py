@@ -94,7 +94,7 @@ class Chaos:
         victim = self._victim()
         way: Literal["request", "reply"] = "request" if self._chance.random() < 0.5 else "reply"
         self._note(f"cut {victim.name}, {way}s are lost")
-        self._counts("connection cut one way" if way == "request" else "connection cut the other way")
+        self._counts("requests cut off" if way == "request" else "replies cut off")
         self._world.storm.cut(victim.name, way)
         await asyncio.sleep(self._chance.uniform(0.1, 2.0) * self._world.plan.terms.lease / 1000)
         self._world.storm.mend(victim.name)
@@ -117,7 +117,7 @@ class Chaos:
         """Of one process: nothing may hang on it."""
         victim, ms = self._victim(), self._chance.choice((-7_200_000, -1500, 1500, 7_200_000))
         self._note(f"the clock of {victim.name} steps by {ms} ms")
-        self._counts(f"wall clock {'back' if ms < 0 else 'ahead'} by {'hours' if abs(ms) > 1500 else 'a second'}")
+        self._counts(f"wall clock set {'back' if ms < 0 else 'ahead'} by {'hours' if abs(ms) > 1500 else 'a second'}")
         clock = self._world.clocks.get(victim.name)
         if clock is not None:
             clock.step(ms)
@@ -126,7 +126,7 @@ class Chaos:
         """Forward leases run out early, backward they live longer; nobody is to blame for a lease lost by that."""
         ms = int(self._chance.uniform(-1, 1) * self._world.plan.terms.lease)
         self._note(f"the clock of the store jumps by {ms} ms")
-        self._counts(f"store's clock {'back' if ms < 0 else 'ahead'}")
+        self._counts(f"store's clock set {'back' if ms < 0 else 'ahead'}")
         for node in self._world.nodes.values():
             node.delays += 1
         self._world.store_clock.step(ms)
@@ -139,7 +139,7 @@ class Chaos:
         self._note(f"stop {victim.name}")
         victim.stop()
         twice = self._chance.random() < 0.3
-        self._counts("stopped in a hurry" if twice else "stopped")
+        self._counts("fast shutdown" if twice else "graceful shutdown")
         if twice:
             await asyncio.sleep(self._chance.random())
             victim.stop()
@@ -150,7 +150,7 @@ class Chaos:
         self._note("store down")
         self._restarting, store.up, store.epoch = True, False, store.epoch + 1
         long = self._chance.random() < 0.2  # longer than anyone's patience
-        self._counts("store away for long" if long else "store restarted")
+        self._counts("long store outage" if long else "store restarted")
         await asyncio.sleep(self._chance.uniform(5, 12) if long else self._chance.uniform(0.02, 0.5))
         await store.restart()
         store.up, self._restarting = True, False

@@ -33,7 +33,7 @@ def test_what_was_not_run_is_not_told_as_nothing() -> None:
 
 
 def test_what_is_lost_or_not_caught_is_broken() -> None:
-    assert told({"figure": "T7", "lost": 1})["T7"] == ("lost 1", True)
+    assert told({"figure": "T7", "lost": 1})["T7"] == ("lost: 1", True)
     assert told({"figure": "planted bugs", "blind": 0})["T9"] == ("2 of 3, 3 s; not run", True)
     assert told({"figure": "T9", "blind": 1, "found_blind": 1})["T9"] == ("2 of 2, 3 s; 1 of 1", False)
     assert told({"figure": "T9", "blind": 1, "found_blind": 0})["T9"] == ("2 of 2, 3 s; 0 of 1", True)

@@ -66,7 +66,7 @@ def test_a_remark_goes_with_the_run_that_it_is_about() -> None:
 
 
 def test_a_run_that_failed_says_so() -> None:
-    assert "The run exited with code 1: a promise was broken, or a test failed." in rendered({**DOCUMENT, "code": 1})
+    assert "The run exited with code 1: a promise was broken or a test failed." in rendered({**DOCUMENT, "code": 1})
     assert "exited with" not in rendered({**DOCUMENT, "code": 0})
 
 
@@ -74,7 +74,7 @@ def test_a_run_names_its_blind_seeds_and_the_bugs_that_they_missed() -> None:
     table = rendered({**DOCUMENT, "bases": ["2026-11-17"], "missed": ["no_letter", "redis: anyone settles"]})
 
     assert "from `TORIL_BLIND=2026-11-17`." in table
-    assert "Not found blind: `no_letter`, `redis: anyone settles`." in table
+    assert "Not found by the blind search: `no_letter`, `redis: anyone settles`." in table
     assert "blind" not in rendered({**DOCUMENT, "bases": [], "missed": []})
 
 
