@@ -57,7 +57,7 @@ def test_what_is_said_otherwise_here_is_said_somewhere_else() -> None:
 
 
 def test_rows_have_the_columns_that_their_fields_are_called() -> None:
-    queries = [each for each in gc.get_objects() if isinstance(each, Query)]
+    queries = [each for each in gc.get_objects() if type(each) is Query]
 
     assert len(queries) > 20
     for query in queries:

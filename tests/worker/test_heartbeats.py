@@ -1,11 +1,13 @@
 """A worker is listed from its first heartbeat until it has stopped, with what it runs."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from tests.worker.conftest import Timed
 from toril import App, JobContext
+from toril.model import Heartbeat
 
 
 @pytest.mark.covers("R149")
@@ -37,6 +39,33 @@ async def test_a_worker_whose_run_is_cancelled_is_listed_no_more(timed: Timed) -
         await asyncio.wait([run])
 
         assert await app.workers() == []
+
+
+async def test_a_worker_that_stops_before_its_first_heartbeat_is_answered_is_listed_no_more(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = asyncio.Event()
+
+    async def unanswered(state: Heartbeat, *, ttl: int) -> Any:
+        answer = await heartbeat(state, ttl=ttl)
+        if not written.is_set():
+            written.set()
+            await asyncio.Event().wait()
+        return answer
+
+    async def nothing(ctx: JobContext[None]) -> None: ...
+
+    app.queue("q", [nothing])
+    async with app:
+        heartbeat = app.store.heartbeat
+        monkeypatch.setattr(app.store, "heartbeat", unanswered)
+        run = asyncio.ensure_future(app.run())
+        await written.wait()
+        listed = await app.workers()
+        run.cancel()
+        await asyncio.wait([run])
+
+        assert (len(listed), await app.workers()) == (1, [])
 
 
 async def test_what_a_worker_runs_is_at_most_two_seconds_old(timed: Timed) -> None:

@@ -77,6 +77,7 @@ class Maintenance:
         self._stack = stack
         self._stacks: dict[str, tuple[float, str]] = {}  # stacks by request, and until when to send them
         self._contact = Contact()
+        self._announced = False  # a first heartbeat was sent: the store may list this worker, even if nobody heard so
         self._registered = False
         self._published_slots: Mapping[str, tuple[int, int]] = {}  # slots, and how many of them were in use
         self._published_claims: tuple[tuple[WorkerCommand, ...], bool] = ((), False)
@@ -164,7 +165,7 @@ class Maintenance:
 
     async def stopped(self) -> None:
         """Report that this worker has stopped. A store that does not answer soon finds out by itself."""
-        if not self._registered:
+        if not self._announced:
             return
         try:
             async with asyncio.timeout(_LAST_HEARTBEAT):
@@ -174,7 +175,7 @@ class Maintenance:
 
     async def heartbeat(self) -> None:
         """Send a heartbeat, and carry out the commands in the answer."""
-        state = self._state()
+        state, self._announced = self._state(), True
         try:
             self._heard = await self._engine.heartbeat(state, ttl=_HEARTBEAT_TTL)
             self._contact.made()

@@ -23,13 +23,17 @@ end
 if not from then return false end
 
 local ended = state == 'completed' or state == 'failed'
+local waits = state == 'waiting_children' and call('HEXISTS', key, F.rest) == 0 -- of a flow: it has not run yet
 places.leave(id, state)
 signals.leave(id)
 steps.forget(steps.of(id), {unpack(rows, from)})
 steps.run_again(key, true, true)
 replay.reset(key)
 if ended then parents.rejoin(id, call('HGET', key, F.parent)) end
-if state == 'failed' and replay.children(key) then
+if waits then
+  call('ZADD', P .. K.waiting_children, NOW, id)
+  queue.event('waiting-children', 'jobId', id, 'prev', 'waiting-children')
+elseif state == 'failed' and replay.children(key) then
   replay.into_line(P, id, true)
 else
   places.to_back(id, context.number(call('HGET', key, F.priority), N.lowest_priority) or 0)
