@@ -3,12 +3,14 @@
 import asyncio
 import errno
 import os
+import socket
 import subprocess
 import sys
 import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -153,6 +155,36 @@ async def test_a_socket_that_was_tidied_away_is_made_anew(join: Callable[[], Soc
         other.notify(["shop"])
 
         assert await heard_before(heard, "shop") == [["shop"]]
+
+
+async def test_one_that_is_being_bound_is_not_taken_for_dead(
+    join: Callable[[], SocketNotifier], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel makes a socket's file first, and refuses what is sent to it until the socket is bound."""
+    one, other = join(), join()
+    remove, removals = module._Sender._remove, []
+
+    class Binding(socket.socket):
+        def bind(self, path: Any) -> None:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as unready:
+                unready.bind(path)
+            other.notify(["shop"])
+            Path(path).unlink()
+            super().bind(path)
+
+    def datagrams() -> Binding:
+        made = Binding(socket.AF_UNIX, socket.SOCK_DGRAM)
+        made.settimeout(0)
+        return made
+
+    monkeypatch.setattr(module, "_datagrams", datagrams)
+    monkeypatch.setattr(module._Sender, "_remove", lambda *its: removals.append(its))
+    async with listening(one, JOBS) as heard:
+        for its in removals:  # the sender was interrupted before this
+            remove(*its)
+        other.notify(["mail"])
+
+        assert await heard_before(heard, "mail")
 
 
 async def test_one_who_comes_within_the_same_tick_of_the_disk_is_found(

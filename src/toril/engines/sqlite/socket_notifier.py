@@ -123,18 +123,23 @@ class SocketNotifier:
     def _bind(self, topic: Topic) -> None:
         for _ in range(_TRIES):
             name = f"{self._clock.unique()[:12]}{topic.value}"
+            unready = self._folder / f"{name}.new"
             bound = _datagrams()
             try:
                 if not self._folder.exists():
                     self._folder.mkdir(0o700)
                     self._folder.chmod(self._mode | (self._mode & 0o444) >> 2)  # who may read the file may enter
-                bound.bind(self._paths.of(name))
-                (self._folder / name).chmod(self._mode)
+                # Under its own name it can be found only once the kernel knows it, or it would be removed as dead.
+                bound.bind(self._paths.of(unready.name))
+                unready.chmod(self._mode)
+                unready.rename(self._folder / name)
             except (FileNotFoundError, FileExistsError):
                 bound.close()
                 self._paths.close()
             except BaseException:
                 bound.close()
+                with suppress(OSError):
+                    unready.unlink()
                 raise
             else:
                 self._bound[topic] = (bound, name)
