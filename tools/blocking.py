@@ -222,7 +222,7 @@ from toril.operate.metrics import QueueMetrics
 from toril.model import AddOutcome, Counts, SearchPage, GroupLimits, Page, RateLimit, Usage
 from toril.records import AttemptError, CancelCounts, GroupRecord, JobRecord, EventRecord, QueueSettings, RunRecord
 from toril.records import JobStack, QueueDeclaration, ScheduleRecord
-from toril.records import WorkerRecord
+from toril.records import StepRecord, WorkerRecord
 from toril.policy.search import EndingName, JobFilter
 from toril.operate.search import PATIENCE, MatchCount, Failures, StateName
 from toril.policy.metrics import Range

@@ -108,6 +108,7 @@ if TYPE_CHECKING:
         RetryDelay,
         RunRecord,
         ScheduleRecord,
+        StepRecord,
         WorkerRecord,
     )
     from toril.signals import SignalKind, Signalled
@@ -163,7 +164,7 @@ _WHERE = {
         (
             "AttemptError", "CancelCounts", "CircuitRecord", "DeadLetter", "GroupRecord", "JobRecord", "JobStack",
             "QueueDeclaration", "EventRecord", "QueueSettings", "RetryDelay", "RunRecord", "ScheduleRecord",
-            "WorkerRecord",
+            "StepRecord", "WorkerRecord",
         ),
         "toril.records",
     ),
@@ -289,6 +290,7 @@ __all__ = [
     "StepClash",
     "StepFailed",
     "StepInfo",
+    "StepRecord",
     "StepsTooLarge",
     "Strategy",
     "SyncJob",

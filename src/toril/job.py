@@ -29,7 +29,8 @@ from toril.model.durations import Duration, milliseconds
 from toril.model.states import State
 from toril.operate.history import history
 from toril.operate.lookup import find_job
-from toril.records import AttemptError, EventRecord, JobRecord, as_record
+from toril.operate.steps import step_record
+from toril.records import AttemptError, EventRecord, JobRecord, StepRecord, as_record
 from toril.signals import SignalKind, Signalled, new_signal, send_signal
 
 if TYPE_CHECKING:
@@ -321,6 +322,28 @@ class Job(Generic[R]):
             signal, payload, queue.options.serializer, job_id=self.id, signal_id=id, unless_waiting=unless_waiting
         )
         return await send_signal(queue.services, queue.name, new)
+
+    async def steps(self) -> list[StepRecord]:
+        """Read what the job has recorded of its durable steps, in the order in which that was."""
+        queue, where = self._queue, await self._where()
+        found: list[StepRecord] = []
+        cursor: str | None = None
+        while True:
+            page = await queue.store.steps.page(queue.name, self.id, cursor=cursor, where=where)
+            found += [step_record(key, text, queue.options.serializer) for key, text in page.items]
+            cursor = page.cursor
+            if cursor is None:
+                return found
+
+    async def rewind(self, to: str | None = None) -> None:
+        """Forget the durable step with the key `to` and all that were recorded after it, and run the job again, with
+        all its attempts; None goes back to the beginning.
+
+        Signals that were received meanwhile are gone, and jobs that were called are called anew. Raises `WrongState`
+        while the job runs or if it is a dead letter, and `NotFound` if it is gone or has no such step.
+        """
+        store, name = self._queue.store, self._queue.name
+        await self._check(await self._call(lambda call: store.steps.rewind(name, self.id, to, call=call)), "rewound")
 
     async def update_data(self, data: Any) -> None:
         """Replace the payload, which is checked as in `add`."""

@@ -43,6 +43,7 @@ __all__ = [
     "RunRecord",
     "ScheduleRecord",
     "Seconds",
+    "StepRecord",
     "WorkerRecord",
     "as_record",
     "circuit_record",
@@ -355,6 +356,28 @@ class QueueDeclaration:
     target_wait: Seconds
     handlers: tuple[str, ...] | None
     any_name: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """One durable step of a job, as it is recorded.
+
+    `key` names it for `Job.rewind`, `number` gives the order, and `took` is how long its function ran. `value` is what
+    the step returned, the payload of the signal that was received (None if the time was over), the jobs that were
+    called, or the version. `error` says how a step has failed, `tries` how often it was tried before its next one, and
+    `until` when a sleep, a wait or such a pause ends.
+    """
+
+    key: str
+    kind: Literal["step", "failed", "retry", "sleep", "wait", "signal", "call", "version"]
+    number: int
+    at: datetime
+    took: Seconds
+    attempt: int
+    value: Any = None
+    error: str | None = None
+    tries: int | None = None
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from toril.records import (
     QueueSettings,
     RunRecord,
     ScheduleRecord,
+    StepRecord,
     WorkerRecord,
 )
 from toril.runtime.calls import RunBlocking
@@ -218,6 +219,18 @@ class SyncJob(Generic[R]):
             InboxFull: The job has 100 signals, or 1 MB of them, that it has not read.
             NotFound: The job is gone."""
         return self._run(self._job.signal(signal, payload, id=id, unless_waiting=unless_waiting))
+
+    def steps(self) -> list[StepRecord]:
+        """Read what the job has recorded of its durable steps, in the order in which that was."""
+        return self._run(self._job.steps())
+
+    def rewind(self, to: str | None = None) -> None:
+        """Forget the durable step with the key `to` and all that were recorded after it, and run the job again, with
+        all its attempts; None goes back to the beginning.
+
+        Signals that were received meanwhile are gone, and jobs that were called are called anew. Raises `WrongState`
+        while the job runs or if it is a dead letter, and `NotFound` if it is gone or has no such step."""
+        self._run(self._job.rewind(to))
 
     def update_data(self, data: Any) -> None:
         """Replace the payload, which is checked as in `add`."""
