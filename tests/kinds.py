@@ -31,7 +31,7 @@ __all__ = [
 REDIS = ["redis", "redis6", "valkey"]  # 7.0 of Debian; 6.2 and Valkey 9 as packages
 # A cluster of three; a user with the rights of docs/redis.md; TLS; and such a user in a cluster.
 GUARDED = ["cluster", "acl", "tls", "strict"]
-POSTGRES = ["postgres"]
+POSTGRES = ["postgres", "postgres-general"]  # the second without the functions of the hot path
 ASKED_FOR = [kind for kind in os.environ.get("TORIL_ENGINES", "").split(",") if kind]
 # `make test` sets TORIL_QUICK, so that what it leaves to `make test-all` is not even collected.
 _QUICK = bool(os.environ.get("TORIL_QUICK"))
@@ -65,7 +65,7 @@ def redis_of(kind: str, clock: Clock) -> RedisEngine:
 
 def postgres_of(kind: str, clock: Clock) -> PostgresEngine:
     """An engine on an empty store of this kind, not yet opened."""
-    return PostgresEngine.from_url(emptied(), clock=clock)
+    return PostgresEngine.from_url(emptied(), clock=clock, general=kind == "postgres-general")
 
 
 def acl_line(prefix: str = "bull") -> list[str]:

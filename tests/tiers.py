@@ -10,7 +10,9 @@ from typing import Final
 __all__ = ["THOROUGH_KINDS", "is_thorough"]
 
 # Kinds of engine that run the scripts or statements of another kind.
-THOROUGH_KINDS: Final = frozenset({"redis6", "valkey", "strict", "tls", "cluster", "acl", "postgres"})
+THOROUGH_KINDS: Final = frozenset(
+    {"redis6", "valkey", "strict", "tls", "cluster", "acl", "postgres", "postgres-general"}
+)
 
 # Beginnings of test ids. The longest that fits decides.
 _THOROUGH: Final = (
@@ -32,6 +34,8 @@ _THOROUGH: Final = (
     "tests/cli/test_run.py::test_what_does_not_end",
     "tests/cli/test_run.py::test_without_logging",
     "tests/cli/test_run.py::test_worker_processes",
+    "tests/conformance/test_machine.py::TestGeneralPostgres",
+    "tests/conformance/test_machine.py::TestPostgres",
     "tests/conformance/test_machine.py::TestSqlite",  # the same engine as in memory, on a file
     "tests/dashboard/test_acts.py",
     "tests/dashboard/test_every_page.py",

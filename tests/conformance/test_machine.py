@@ -466,8 +466,14 @@ class RedisMachine(EngineMachine):
 
 
 class PostgresMachine(EngineMachine):
+    kind = POSTGRES[0]
+
     def made(self) -> Store:
-        return postgres_of(POSTGRES[0], self.clock)
+        return postgres_of(self.kind, self.clock)
+
+
+class GeneralPostgresMachine(PostgresMachine):
+    kind = POSTGRES[1]
 
 
 class MemoryMachine(EngineMachine):
@@ -504,4 +510,9 @@ class TestRedis(RedisMachine.TestCase):  # type: ignore[misc, valid-type]
 
 @pytest.mark.covers("R163", "I1", "I10")
 class TestPostgres(PostgresMachine.TestCase):  # type: ignore[misc, valid-type]
+    settings = settings(_SETTINGS, max_examples=max(5, _SETTINGS.max_examples // 6))
+
+
+@pytest.mark.covers("R163", "I1", "I10")
+class TestGeneralPostgres(GeneralPostgresMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(_SETTINGS, max_examples=max(5, _SETTINGS.max_examples // 6))

@@ -10,10 +10,15 @@ from psycopg.adapt import Transformer
 from toril.engines.postgres.dialect import Statement, array, statement_of, value
 from toril.engines.postgres.errors import CUT_OFF, PostgresError
 from toril.engines.postgres.url import PostgresAddress
+from toril.engines.sql.statements import statement
 
-__all__ = ["PostgresConnection", "PostgresCursor", "complain"]
+__all__ = ["PostgresConnection", "PostgresCursor", "complain", "state_of"]
 
 _GOOD: Final = {pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY}
+_FAILED_TRANSACTION: Final = "25P02"
+_FIND: Final = statement("queues", "find", "toril.engines.sql")
+_LOCK: Final = "SELECT toril.lock_queue($1)"  # before the row is read by who is going to change it
+_BEGIN_TO_READ: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"  # on one view of the store
 _PREPARED: Final = 400  # statements that a connection keeps; there are fewer
 
 
@@ -50,13 +55,14 @@ class PostgresConnection:
     """What `SqlConnection` promises, for PostgreSQL. It takes the shared statements, and says them as the server wants
     to hear them."""
 
-    def __init__(self, address: PostgresAddress) -> None:
+    def __init__(self, address: PostgresAddress, *, reads: bool = False) -> None:
         self._schema = address.schema
+        self._reads = reads
         self._prepared: dict[bytes, bytes] | None = {} if address.prepare == "auto" else None
         try:
             self._connection = psycopg.connect(address.conninfo, autocommit=True)
         except psycopg.Error as error:
-            raise PostgresError(str(error), error.sqlstate or _state_of(str(error))) from error
+            raise PostgresError(str(error), error.sqlstate or state_of(str(error))) from error
         self._pg = self._connection.pgconn
         self._pg.notice_handler = None
         self._rows = Transformer(self._connection)
@@ -70,13 +76,15 @@ class PostgresConnection:
         return self._pg.status == pq.ConnStatus.OK
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> PostgresCursor:
-        statement = statement_of(sql, self._schema)
+        if sql == _FIND and self.in_transaction and not self._reads:
+            self._answer(self._send(statement_of(_LOCK, self._schema).sql, [value(each) for each in parameters], None))
+        said = statement_of(sql, self._schema)
         if not parameters:
-            return self.tell(statement.sql)
-        if statement.lists:
-            before = len(parameters) - len(statement.lists)
-            return self._write_rows(statement, [parameters[before:]], parameters[:before])
-        return self._answer(self._send(statement.sql, [value(each) for each in parameters], None))
+            return self.tell(_BEGIN_TO_READ if sql == "BEGIN" else said.sql)
+        if said.lists:
+            before = len(parameters) - len(said.lists)
+            return self._write_rows(said, [parameters[before:]], parameters[:before])
+        return self._answer(self._send(said.sql, [value(each) for each in parameters], None))
 
     def write_rows(self, sql: str, rows: Sequence[Sequence[Any]], before: Sequence[Any]) -> int:
         """Execute for many rows at once: each column is one parameter."""
@@ -93,7 +101,10 @@ class PostgresConnection:
 
     def tell(self, sql: bytes) -> PostgresCursor:
         """SQL without parameters, as it is; of several statements the last one answers."""
-        return self._answer(self._pg.exec_(sql))
+        result = self._pg.exec_(sql)
+        if sql == b"COMMIT" and result.command_status == b"ROLLBACK":
+            raise PostgresError("the transaction had failed before and was rolled back", _FAILED_TRANSACTION)
+        return self._answer(result)
 
     def close(self) -> None:
         self._connection.close()
@@ -119,7 +130,7 @@ class PostgresConnection:
         return PostgresCursor(rows, result.command_tuples or 0)
 
 
-def _state_of(message: str) -> str:
+def state_of(message: str) -> str:
     """The SQLSTATE of a connection that was refused: libpq tells only the message."""
     for state, words in _REFUSALS.items():
         if words in message:

@@ -79,7 +79,7 @@ class PostgresDatabase:
             raise translated(error, self.name) from error
 
     def open_reader(self) -> PostgresConnection:
-        return PostgresConnection(self.address)
+        return PostgresConnection(self.address, reads=True)
 
     def _check(self, connection: PostgresConnection) -> None:
         version, encoding = connection.tell(

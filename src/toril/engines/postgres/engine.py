@@ -1,37 +1,151 @@
 """`PostgresEngine`: a store in a schema of a PostgreSQL database."""
 
+import asyncio
+import os
+from collections.abc import Awaitable, Sequence
 from functools import partial
+from typing import Final, TypeVar
+from weakref import WeakKeyDictionary
 
+from toril.engines.postgres import hot_path
 from toril.engines.postgres.database import PostgresDatabase
+from toril.engines.postgres.errors import PostgresError, translated
 from toril.engines.postgres.facts import server_facts
+from toril.engines.postgres.pipeline import Ask, PostgresPipelines, Rows
 from toril.engines.postgres.url import PostgresAddress, parse
 from toril.engines.postgres.usage import usage
 from toril.engines.sql.engine import SqlEngine
-from toril.model import Usage
+from toril.engines.sql.transaction import Transaction
+from toril.model import Added, Call, Claim, Exchange, NewJob, Settlement, Usage
 from toril.runtime.clock import SYSTEM, Clock
 from toril.store.checked import implements
-from toril.store.engine import Inspector
+from toril.store.engine import Engine, Inspector
 
 __all__ = ["PostgresEngine"]
 
+T = TypeVar("T")
 
+_FLUSH: Final[Ask] = (b"SELECT pg_logical_emit_message(true, 'toril', '')", (), ())
+
+
+@implements(Engine)
 @implements(Inspector)
 class PostgresEngine(SqlEngine):
-    """A store in PostgreSQL, shared by any number of processes and machines."""
+    """A store in PostgreSQL, shared by any number of processes and machines.
 
-    def __init__(self, address: PostgresAddress, *, clock: Clock = SYSTEM) -> None:
+    Usual jobs are added, settled and claimed by functions in the database. Everything else is a step of the code that
+    all SQL engines share. With `general`, all of it is.
+    """
+
+    def __init__(self, address: PostgresAddress, *, clock: Clock = SYSTEM, general: bool = False) -> None:
         self._address = address
+        self._general = general
+        self._pipelines: WeakKeyDictionary[asyncio.AbstractEventLoop, PostgresPipelines] = WeakKeyDictionary()
+        self._keys: dict[str, int] = {}
         super().__init__(partial(PostgresDatabase, address, clock), partial(server_facts, address=address), clock=clock)
 
     @classmethod
-    def from_url(cls, url: str, *, clock: Clock = SYSTEM) -> "PostgresEngine":
-        return cls(parse(url), clock=clock)
+    def from_url(cls, url: str, *, clock: Clock = SYSTEM, general: bool = False) -> "PostgresEngine":
+        return cls(parse(url), clock=clock, general=general)
 
     def __repr__(self) -> str:
         return f"<Toril store in {self._address.name}>"
 
     def twin(self) -> "PostgresEngine":
-        return self  # its thread serves every event loop
+        return self  # its threads serve every event loop, and each loop has connections of its own
+
+    async def close(self) -> None:
+        pipelines = self._pipelines.pop(asyncio.get_running_loop(), None)
+        if pipelines is not None:
+            pipelines.close()
+        await super().close()
 
     async def usage(self, queue: str) -> Usage:
         return await self._steps.read(partial(usage, name=queue))
+
+    async def add(
+        self, queue: str, jobs: Sequence[NewJob], *, call: Call | None = None, now: int | None = None
+    ) -> list[Added]:
+        if self._general or not hot_path.is_usual_add(jobs):
+            return await super().add(queue, jobs, call=call, now=now)
+        ask = hot_path.ask_to_add(self._address.schema, await self._key(queue), jobs, call, self._time(now))
+        try:
+            (((base, unflushed),),) = await self._ask(ask)
+        except PostgresError as error:
+            self._leaves_to_others(error, queue)
+            return await super().add(queue, jobs, call=call, now=now)
+        if unflushed:
+            await self._answered(self._ask(_FLUSH))
+        self._notifier.committed({queue: None})
+        return hot_path.added_of(base, len(jobs))
+
+    async def exchange(
+        self,
+        queue: str,
+        batch: Sequence[Settlement],
+        claim: Claim,
+        *,
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> Exchange:
+        if self._general:
+            return await super().exchange(queue, batch, claim, call=call, now=now)
+        schema, time = self._address.schema, self._time(now)
+        key = await self._key(queue)
+        asked = hot_path.ask_to_exchange(schema, key, batch, claim, call, time)
+        if asked is None:
+            return await super().exchange(queue, batch, claim, call=call, now=now)
+        ask, order = asked
+        asks = (ask, hot_path.ask_claimed(schema, key, claim.token, time)) if claim.want else (ask,)
+        try:
+            (answer,), *claimed = await self._ask(*asks)
+        except PostgresError as error:
+            self._leaves_to_others(error, queue)
+            return await super().exchange(queue, batch, claim, call=call, now=now)
+        *_, arrivals, _, freed, unflushed = answer
+        if unflushed:
+            await self._answered(self._ask(_FLUSH))
+        exchanged = hot_path.exchange_of(queue, claim.token, order, answer, claimed[0] if claimed else ())
+        if len(exchanged.jobs) < claim.want:
+            self._exhausted[queue] = f"{key}.{arrivals}"
+        if freed:
+            self._notifier.committed({queue: None})
+        if batch:
+            self._notifier.committed({f"={queue}": None})
+        return exchanged
+
+    def _time(self, now: int | None) -> int | None:
+        """The time of a step; None for the server's."""
+        return self._clock.now() if now is None and self._clock is not SYSTEM else now
+
+    async def _key(self, queue: str) -> int:
+        """The number of a queue, which is made if need be."""
+        key = self._keys.get(queue)
+        if key is None:
+
+            def find(tx: Transaction) -> int:
+                return tx.queue(queue).key
+
+            key = self._keys[queue] = await self._write(find, None)
+        return key
+
+    async def _ask(self, *asks: Ask) -> list[Rows]:
+        await self._here()
+        loop = asyncio.get_running_loop()
+        pipelines = self._pipelines.get(loop)
+        if pipelines is None or pipelines.process != os.getpid():
+            pipelines = self._pipelines[loop] = PostgresPipelines(self._address)
+        return await pipelines.ask(*asks)
+
+    async def _answered(self, asked: Awaitable[T]) -> T:
+        try:
+            return await asked
+        except PostgresError as error:
+            raise translated(error, self._address.name) from error
+
+    def _leaves_to_others(self, error: PostgresError, queue: str) -> None:
+        """Return if the function leaves this step to the general road. Any other error is the caller's."""
+        if error.sqlstate == hot_path.UNKNOWN_QUEUE:
+            self._keys.pop(queue, None)  # it was removed; it may be made again
+        elif error.sqlstate != hot_path.GENERAL:
+            raise translated(error, self._address.name) from error

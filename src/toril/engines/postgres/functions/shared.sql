@@ -35,7 +35,7 @@ BEGIN
             events = s.events, window_till = s.window_till, window_starts = s.window_starts, held_till = s.held_till,
             parked = s.parked, orders = s.orders, turns = s.turns, figures = s.figures,
             resting = s.resting, resting_for_children = s.resting_for_children, folded = s.folded,
-            trimmed = s.trimmed, awaited = s.awaited
+            awaited = s.awaited
         WHERE queue = s.queue AND version = s.version;
     ELSE
         DELETE FROM toril.standing WHERE queue = s.queue AND version = s.version;

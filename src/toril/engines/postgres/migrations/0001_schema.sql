@@ -54,7 +54,6 @@ CREATE TABLE toril.standing (
     resting bigint NOT NULL DEFAULT 0,      -- of the delayed jobs, those that rest
     resting_for_children bigint NOT NULL DEFAULT 0, -- and of those that wait for children
     folded bigint NOT NULL DEFAULT 0,       -- completed runs up to this one are in `slices` and `minutes`
-    trimmed bigint NOT NULL DEFAULT 0,      -- events up to this one have been looked through for what is too old
     awaited smallint NOT NULL DEFAULT 0,    -- 1: someone waits for jobs, and has to be notified of the next
     PRIMARY KEY (queue, version)
 ) WITH (

@@ -121,7 +121,9 @@ SELECT toril.note_runs($1::bigint[], $2::text[], $3::text[], $4::text[], $5::big
 -- name: trim_runs
 DELETE FROM toril.runs WHERE queue = $1::bigint >> 42 AND ending = $1::bigint >> 40 & 3
     AND last <= $2::bigint & ((1::bigint << 40) - 1) AND (ending <> 0 OR last < coalesce((
-        SELECT min(e.completed) FROM toril.events e WHERE e.queue = $1::bigint >> 42 AND e.completed IS NOT NULL), 1::bigint << 40))
+        SELECT min(e.completed) FROM toril.events e WHERE e.queue = $1::bigint >> 42 AND e.completed IS NOT NULL), 1::bigint << 40)
+        AND (counted = 1 OR last <= (
+            SELECT folded FROM toril.standing WHERE queue = $1::bigint >> 42 ORDER BY version DESC LIMIT 1)))
 
 -- name: minute
 INSERT INTO toril.minutes (queue, minute, completed, failed) VALUES ($1, $2, $3, $4)
