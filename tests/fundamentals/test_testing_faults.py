@@ -36,6 +36,29 @@ async def test_a_worker_dies_where_the_test_says_and_its_job_is_recovered(place:
         assert (await queue.counts()).active == 0
 
 
+@pytest.mark.parametrize(("place", "steps"), [("step", ["a", "a", "b"]), ("stepped", ["a", "b"])])
+async def test_a_worker_dies_around_the_record_of_a_durable_step(place: str, steps: list[str]) -> None:
+    app, done = App("memory://"), list[str]()
+
+    async def run(ctx: JobContext[None]) -> None:
+        await ctx.step("a", done.append, "a")
+        await ctx.step("b", done.append, "b")
+
+    queue = app.queue("q", [run])
+    async with memory(app) as test:
+        job = await queue.add(run, result_ttl=3600)
+        test.kill(place, run)  # type: ignore[arg-type]
+        await test.drain()
+        assert await job.state() is State.ACTIVE
+        assert done == ["a"]
+        assert len(await job.steps()) == (place == "stepped")
+        await test.after(30)
+        await job.result(0)
+
+        assert test.deaths == 1
+    assert done == steps
+
+
 async def test_a_worker_dies_in_the_midst_of_a_handler_and_nothing_it_writes_then_counts() -> None:
     app, told = App("memory://"), []
 

@@ -20,9 +20,11 @@ from toril.model import (
     NewJob,
     Retried,
     Settlement,
+    StepAnswer,
+    StepReport,
     Verdict,
 )
-from toril.store.capabilities import FlowStore
+from toril.store.capabilities import FlowStore, StepStore
 from toril.store.engine import Engine, Store
 
 __all__ = ["CALLS", "Death", "FlakyStore", "Killed", "Place", "WatchedStore"]
@@ -67,8 +69,9 @@ class FlakyStore:
         return EngineUnavailable(f"the {what} was lost, as the test asked for")
 
 
-# Where a worker can be killed: before the handler begins, after it has returned, after its end is stored.
-Place: TypeAlias = Literal["claimed", "returned", "settled"]
+# Where a worker can be killed: before the handler begins, after it has returned, after its end is stored; before and
+# after what a durable step returned is stored.
+Place: TypeAlias = Literal["claimed", "returned", "settled", "step", "stepped"]
 
 _NEW: Final = {AddOutcome.ADDED, AddOutcome.REPLACED}
 
@@ -117,9 +120,11 @@ class WatchedStore:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
-        return self._living(found) if name in CALLS else found
+        return self.living(found) if name in CALLS else found
 
-    def _living(self, method: Callable[..., Any]) -> Callable[..., Any]:
+    def living(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """The same method, for as long as the worker lives."""
+
         async def call(*args: Any, **options: Any) -> Any:
             await self._if_alive()
             return await method(*args, **options)
@@ -142,6 +147,19 @@ class WatchedStore:
     @property
     def flows(self) -> "_WatchedFlows":
         return _WatchedFlows(self, self._store.flows)
+
+    @property
+    def steps(self) -> "_WatchedSteps":
+        return _WatchedSteps(self, self._store.steps)
+
+    async def record(self, queue: str, reports: Sequence[StepReport], **options: Any) -> list[StepAnswer]:
+        """Called when durable steps are recorded."""
+        await self._if_alive()
+        leases = [report.lease for report in reports]
+        await self._perhaps_die("step", leases)
+        answers = await self._store.steps.record(queue, reports, **options)
+        await self._perhaps_die("stepped", leases)
+        return answers
 
     async def add_flow(self, nodes: Sequence[FlowNode], **options: Any) -> list[Added]:
         """Called when flows are added."""
@@ -200,3 +218,15 @@ class _WatchedFlows:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._flows, name)
+
+
+class _WatchedSteps:
+    """The durable steps of a watched store."""
+
+    def __init__(self, store: WatchedStore, steps: StepStore) -> None:
+        self._store = store
+        self._steps = steps
+        self.record = store.record
+
+    def __getattr__(self, name: str) -> Any:
+        return self._store.living(getattr(self._steps, name))

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Final, Literal, NoReturn, TypeAlias, cast
+from typing import Any, Final, Literal, NoReturn, TypeAlias, cast, get_args
 
 from pydantic_core import to_jsonable_python
 
@@ -317,12 +317,14 @@ class Memory:
 
     def kill(self, at: Place, job: "Job[Any] | Callable[..., Any] | Task[Any, Any] | str | None" = None) -> None:
         """Kill the worker that next reaches this point with such a job: `"claimed"`, before the handler starts;
-        `"returned"`, after it, with nothing of that stored; `"settled"`, when its end is stored.
+        `"returned"`, after it, with nothing of that stored; `"settled"`, when its end is stored; `"step"` and
+        `"stepped"`, before and after what a durable step returned is stored.
 
         Another worker starts at once, and takes over the job when its lease has run out.
         """
-        if at not in {"claimed", "returned", "settled"}:
-            raise InvalidOption(f"at must be 'claimed', 'returned' or 'settled', not {preview(at)}")
+        if at not in get_args(Place):
+            places = ", ".join(map(repr, get_args(Place)))
+            raise InvalidOption(f"at must be one of {places}, not {preview(at)}")
         if isinstance(job, Job):
             self.store.death = Death(at, queue=job.queue.name, id=job.id)
         else:
