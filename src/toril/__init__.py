@@ -77,6 +77,7 @@ if TYPE_CHECKING:
         SearchPage,
         Severity,
         SignalOutcome,
+        SignalWait,
         Usage,
     )
     from toril.model.attempts import Result
@@ -154,7 +155,7 @@ _WHERE = {
         (
             "AddOutcome", "CatchUp", "Cause", "ChildState", "CircuitState", "Counts", "Dedup", "RunStatus", "EventKind",
             "Failure", "ChildCounts", "Fault", "FaultKind", "Finding", "SearchPage", "GroupLimits", "JobRef", "Keep",
-            "RepairOutcome",
+            "RepairOutcome", "SignalWait",
             "OnFailure", "Overlap", "Page", "RateLimit", "Refused", "Repaired", "Severity", "SignalOutcome",
             "Usage",
         ),
@@ -282,6 +283,7 @@ __all__ = [
     "Severity",
     "SignalKind",
     "SignalOutcome",
+    "SignalWait",
     "Signalled",
     "Snooze",
     "Spread",
