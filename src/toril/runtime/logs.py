@@ -93,7 +93,7 @@ _LINES: Final[dict[EventName, _Line]] = {
     "retrying": (logging.WARNING, _retrying),
     "snoozed": (logging.INFO, "job snoozed"),
     "released": (logging.INFO, "job released"),
-    "parked": (logging.INFO, "job waiting for its children"),
+    "parked": (logging.INFO, "job resting"),
     "cancelled": (logging.INFO, "job cancelled"),
     "expired": (logging.WARNING, "job expired before it started"),
     "progress": (logging.DEBUG, "job progress"),
