@@ -305,7 +305,7 @@ class StepChanged(HandlerError):
 class Resting(BaseException):
     """Ends a handler whose job waits; it is called again when what it waits for has come. Let this error through.
 
-    It is no `Exception`, so that `except Exception` does not stop it.
+    It is not an `Exception`, so `except Exception` does not catch it.
     """
 
     def __init__(self, rested: object) -> None:
