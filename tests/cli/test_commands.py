@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cli.conftest import Fresh, Toril, documents, on
-from tests.conformance.claims import claim, settle
+from tests.conformance.jobs import claim, settle
 from tests.declared import declared
 from toril import App, Job
 from toril.cli.main import toril as command

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Toril, documents, on
-from tests.conformance.claims import claim_one, settle
+from tests.conformance.jobs import claim_one, settle
 from tests.servers import RedisServer
 from toril import App
 from toril.model import Counts, Failed, Failure

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Toril, on
-from tests.conformance.claims import new_job
+from tests.conformance.jobs import new_job
 from toril import App
 from toril.model import Claim, Completed, Failed, Failure, Lease, NewJob, Schedule, SetRateLimit, Settlement
 from toril.model.states import State

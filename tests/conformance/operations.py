@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, get_type_hints
 
-from tests.conformance.claims import LEASE, claim, settle
+from tests.conformance.jobs import LEASE, claim, settle
 from tests.conformance.plants import PLANTS
 from tests.declared import declared
 from toril.model import (

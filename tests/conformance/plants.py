@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.conformance.claims import LEASE, claim_one, settle
+from tests.conformance.jobs import LEASE, claim_one, settle
 from toril.engines.postgres import PostgresEngine
 from toril.engines.redis import RedisEngine
 from toril.engines.sql.engine import SqlEngine

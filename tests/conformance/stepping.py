@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tests.conformance.claims import add, claim_one, job, new_job, settle
+from tests.conformance.jobs import add, claim_one, job, new_job, settle
 from toril.codec.steps import dump_calls, dump_waits, load_step
 from toril.engines.redis import RedisEngine
 from toril.engines.redis.layout import FIELDS

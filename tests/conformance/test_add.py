@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.claims import EVERY_OPTION, add, claim, claim_one, ids, job, names, new_job, settle
+from tests.conformance.jobs import EVERY_OPTION, add, claim, claim_one, ids, job, names, new_job, settle
 from toril.errors import InvalidOption, QueueFull
 from toril.model import (
     KEEP_ALL,

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.conformance.claims import add, claim_one, job, settle
 from tests.conformance.dumps import dump, unchanged
+from tests.conformance.jobs import add, claim_one, job, settle
 from tests.conformance.operations import SEAM
 from toril.errors import InvalidName, InvalidOption, TorilError
 from toril.model import (

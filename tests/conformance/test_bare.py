@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.claims import add, claim, claim_one, settle
+from tests.conformance.jobs import add, claim, claim_one, settle
 from tests.servers import running
 from toril.engines.redis import RedisEngine, connect
 from toril.model import KEEP_ALL, Claim, Claimed, Completed, JobOptions, LogLine, NewJob, Settlement

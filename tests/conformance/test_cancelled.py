@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.conformance.claims import add, claim, claim_one, job, settle
+from tests.conformance.jobs import add, claim, claim_one, job, settle
 from tests.conformance.test_search import queue_on
 from toril import JobFilter
 from toril.model import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.claims import claim, claim_one, settle
+from tests.conformance.jobs import claim, claim_one, settle
 from tests.conformance.test_flows import TOP, WHY, child, ended, parent
 from tests.conformance.test_moves import carried, ends, other, sound
 from toril.model import (

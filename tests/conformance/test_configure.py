@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from tests.conformance.claims import add, claim, claim_one, names, settle
+from tests.conformance.jobs import add, claim, claim_one, names, settle
 from toril.model import (
     EventKind,
     Gate,

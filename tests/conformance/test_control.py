@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.claims import add, claim, claim_one, job, names, settle
+from tests.conformance.jobs import add, claim, claim_one, job, names, settle
 from toril.errors import InvalidOption
 from toril.model import (
     KEEP_ALL,

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from tests.conformance.claims import add, claim, claim_one, job, settle
 from tests.conformance.dumps import dump
+from tests.conformance.jobs import add, claim, claim_one, job, settle
 from toril.model import (
     ATTEMPT_ERRORS,
     ATTEMPT_REASON_BYTES,

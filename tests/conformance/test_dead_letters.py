@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.claims import EVERY_OPTION, add, claim, claim_one, job, settle
 from tests.conformance.dumps import unchanged
+from tests.conformance.jobs import EVERY_OPTION, add, claim, claim_one, job, settle
 from toril import InvalidOption
 from toril.model import (
     KEEP_ALL,

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from tests.conformance.claims import add
+from tests.conformance.jobs import add
 from tests.declared import declared
 from toril.model import (
     MAX_DECLARATION,

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import pytest
 
-from tests.conformance.claims import EVERY_OPTION, add, claim, claim_one, job, names, new_job, settle
+from tests.conformance.jobs import EVERY_OPTION, add, claim, claim_one, job, names, new_job, settle
 from toril.model import (
     AddOutcome,
     Backoff,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.claims import claim, claim_one, settle
+from tests.conformance.jobs import claim, claim_one, settle
 from tests.conftest import opened
 from toril.model import Failure, NewJob, Retried, SetDelay
 from toril.store.engine import Store

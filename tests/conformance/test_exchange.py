@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.claims import LEASE, add, claim, claim_one, ids, job, names, settle
+from tests.conformance.jobs import LEASE, add, claim, claim_one, ids, job, names, settle
 from toril.errors import EngineUnavailable, InvalidOption
 from toril.model import (
     KEEP_ALL,

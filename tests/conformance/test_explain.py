@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.claims import add, claim, ids, settle
+from tests.conformance.jobs import add, claim, ids, settle
 from tests.conformance.plants import tell
 from tests.kinds import REDIS
 from toril.engines.redis import RedisEngine

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.conformance.claims import LEASE, add, claim, claim_one, job, settle
+from tests.conformance.jobs import LEASE, add, claim, claim_one, job, settle
 from toril import Exponential, Fixed, Retry, Strategy
 from toril.model import (
     EXPIRED_KIND,

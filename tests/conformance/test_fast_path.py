@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.claims import new_job
 from tests.conformance.dumps import dump
+from tests.conformance.jobs import new_job
 from tests.servers import running
 from toril.engines.redis import RedisEngine, connect
 from toril.engines.redis import runner as store

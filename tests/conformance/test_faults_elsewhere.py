@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.conformance.claims import add, claim, claim_one, settle
+from tests.conformance.jobs import add, claim, claim_one, settle
 from toril.model import AddOutcome, Completed, EventKind, JobOptions, Keep, Limits, NewJob, RateLimit
 from toril.model.states import State
 from toril.store.engine import Store

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.conformance.claims import add, claim, claim_one, settle
+from tests.conformance.jobs import add, claim, claim_one, settle
 from toril.model import (
     Claim,
     Claimed,

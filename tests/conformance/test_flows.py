@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.conformance.claims import claim, claim_one, ids, job, new_job, settle
 from tests.conformance.dumps import dump, unchanged
+from tests.conformance.jobs import claim, claim_one, ids, job, new_job, settle
 from toril import InvalidOption, NotFound, QueueFull, WrongState
 from toril.engines.shared import CHILD_GONE
 from toril.model import (

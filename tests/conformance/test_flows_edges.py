@@ -5,8 +5,8 @@ from typing import TypeVar, cast
 
 import pytest
 
-from tests.conformance.claims import claim, claim_one, settle
 from tests.conformance.dumps import unchanged
+from tests.conformance.jobs import claim, claim_one, settle
 from tests.conformance.test_flows import TOP, WHY, child, known, parent, state
 from toril import App, InvalidOption, JobContext, WrongState
 from toril.flow import Flow, Flows, gather

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.conformance.claims import add, claim, claim_one, names, settle
 from tests.conformance.dumps import dump
+from tests.conformance.jobs import add, claim, claim_one, names, settle
 from tests.conformance.test_groups import limited, of
 from toril.errors import QueueFull
 from toril.model import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.claims import add, claim, claim_one, names, settle
+from tests.conformance.jobs import add, claim, claim_one, names, settle
 from tests.conformance.plants import tell
 from tests.conformance.test_groups import WHY, limited, of, run_all
 from tests.kinds import REDIS

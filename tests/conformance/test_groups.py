@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.claims import add, claim, claim_one, ids, job, names, settle
+from tests.conformance.jobs import add, claim, claim_one, ids, job, names, settle
 from toril.model import (
     KEEP_ALL,
     AddOutcome,

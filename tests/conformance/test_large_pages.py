@@ -1,6 +1,6 @@
 """Pages of jobs with large payloads: a reader is not handed hundreds of megabytes at once."""
 
-from tests.conformance.claims import add, claim, settle
+from tests.conformance.jobs import add, claim, settle
 from toril.model import Failed, Failure, JobOptions, Keep, NewJob
 from toril.model.states import State
 from toril.store.engine import Store

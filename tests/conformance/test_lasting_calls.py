@@ -3,7 +3,7 @@
 import pytest
 
 from tests import servers
-from tests.conformance.claims import claim, settle
+from tests.conformance.jobs import claim, settle
 from toril.engines.redis import RedisEngine
 from toril.errors import CallTooLate, QueueFull
 from toril.model import LASTING, Call, NewJob, SetMaxWaiting

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.conformance.claims import add, claim, settle
+from tests.conformance.jobs import add, claim, settle
 from toril.errors import InvalidOption
 from toril.model import Completed, Failed, Failure, MetricsWindow, NewJob, Pause, Snapshot, ms_of
 from toril.operate.metrics import metrics, overview

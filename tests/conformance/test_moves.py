@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.conformance.claims import EVERY_OPTION, add, claim, claim_one, ids, job, new_job, settle
+from tests.conformance.jobs import EVERY_OPTION, add, claim, claim_one, ids, job, new_job, settle
 from tests.conformance.plants import tell
 from toril import WrongState
 from toril.engines.redis import RedisEngine

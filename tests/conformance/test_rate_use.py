@@ -4,7 +4,7 @@ from heapq import heappop, heappush
 
 import pytest
 
-from tests.conformance.claims import add, claim
+from tests.conformance.jobs import add, claim
 from toril.model import Limits, NewJob, RateLimit
 from toril.store.engine import Store
 from toril.testing import ManualClock

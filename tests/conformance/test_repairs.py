@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from tests.conformance.claims import add, claim, claim_one, ids, job, settle
 from tests.conformance.dumps import unchanged
+from tests.conformance.jobs import add, claim, claim_one, ids, job, settle
 from tests.conformance.plants import PLANTS, flow, idle, nowhere, plant, run, tell, unlisted, vanished
 from tests.conftest import opened
 from tests.kinds import REDIS

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.claims import LEASE, add, claim, claim_one, ids, job, new_job, settle
 from tests.conformance.dumps import dump, unchanged
+from tests.conformance.jobs import LEASE, add, claim, claim_one, ids, job, new_job, settle
 from tests.conformance.stepping import (
     WHY,
     all_rows,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.conformance.claims import EVERY_OPTION, claim, claim_one, ids, job, settle
+from tests.conformance.jobs import EVERY_OPTION, claim, claim_one, ids, job, settle
 from toril.errors import InvalidName
 from toril.model import (
     REMOVE,

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.conformance.claims import add, claim, new_job, settle
+from tests.conformance.jobs import add, claim, new_job, settle
 from toril import App, InvalidOption, JobFilter
 from toril.model import Completed, Failed, Failure, JobOptions, Keep, NewJob, moment
 from toril.operate.search import scan_pages

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.claims import claim, claim_one, job, settle
+from tests.conformance.jobs import claim, claim_one, job, settle
 from tests.conformance.stepping import (
     WHY,
     all_rows,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.conformance import claims
-from tests.conformance.claims import LEASE, add, claim, claim_one, ids, names, settle
+from tests.conformance import jobs
 from tests.conformance.dumps import dump
+from tests.conformance.jobs import LEASE, add, claim, claim_one, ids, names, settle
 from toril.errors import InvalidOption, WrongState
 from toril.model import (
     KEEP_ALL,
@@ -232,7 +232,7 @@ async def test_pruning_spares_a_job_that_runs_again(engine: Store, clock: Manual
 
     assert waiting == 1
     assert await engine.prune("q") == 0
-    assert (await claims.job(engine, "1")).state is State.COMPLETED
+    assert (await jobs.job(engine, "1")).state is State.COMPLETED
 
 
 @pytest.mark.covers("R208", "R212", "P25")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.claims import add, claim, new_job, settle
+from tests.conformance.jobs import add, claim, new_job, settle
 from toril.model import KEEP_ALL, USAGE_SAMPLE, LogLine, NewJob, Usage
 from toril.store.engine import Store
 

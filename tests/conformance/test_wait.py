@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.conformance.claims import add, claim, claim_one, settle
+from tests.conformance.jobs import add, claim, claim_one, settle
 from toril.errors import Closed
 from toril.model import (
     KEEP_ALL,

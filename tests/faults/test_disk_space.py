@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.claims import claim, settle
+from tests.conformance.jobs import claim, settle
 from tests.faults.children import database_of, opened
 from tests.faults.ledger import unsound
 from tests.faults.mounts import mounted, resize

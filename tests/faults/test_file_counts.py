@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.claims import claim
+from tests.conformance.jobs import claim
 from tests.faults.children import opened
 from tests.faults.doubles import Disk, replace_disk
 from toril import App

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from tests import servers
 from tests.access import ANYONE_MAY_ACT
-from tests.conformance.claims import claim, settle
+from tests.conformance.jobs import claim, settle
 from tests.faults.fleet import fleet
 from tests.faults.foreign import FIELDS, PLACES, SERIOUS, VALUES, Foreign, Odd, cases
 from tests.faults.nursery import until

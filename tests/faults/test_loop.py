@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.claims import claim
+from tests.conformance.jobs import claim
 from tests.faults.children import LONG, opened
 from tests.faults.doubles import replace_disk
 from tests.faults.ledger import stored_ids, unsound

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.claims import claim, settle
+from tests.conformance.jobs import claim, settle
 from toril.engines.sqlite import connect
 from toril.model import KEEP_ALL, JobOptions, NewJob
 

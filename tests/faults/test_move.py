@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from tests import servers
-from tests.conformance.claims import add, claim, claim_one, settle
+from tests.conformance.jobs import add, claim, claim_one, settle
 from toril import App, JobContext, State
 from toril.engines.redis import RedisEngine
 from toril.engines.sqlite import SqliteEngine

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.claims import claim
+from tests.conformance.jobs import claim
 from tests.faults.children import opened
 from tests.faults.doubles import replace_disk
 from tests.faults.nursery import Child, Children

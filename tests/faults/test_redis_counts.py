@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.conformance.claims import claim
+from tests.conformance.jobs import claim
 from tests.servers import RedisServer, running
 from toril import App, JobContext
 from toril.engines.redis import RedisEngine, connect, scripts

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.conformance.claims import add, claim, claim_one, settle
 from tests.conformance.dumps import dump
+from tests.conformance.jobs import add, claim, claim_one, settle
 from tests.servers import RedisServer
 from toril import App, Dedup, JobContext, PermanentError, RateLimit
 from toril.engines.redis import RedisEngine, connect

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from tests.conformance.claims import claim
+from tests.conformance.jobs import claim
 from tests.faults.children import opened
 from tests.faults.doubles import Disk, replace_disk
 from tests.faults.ledger import stored_ids, subjects, unsound

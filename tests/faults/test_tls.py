@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.authority import Authority, authority
-from tests.conformance.claims import add, claim_one, settle
+from tests.conformance.jobs import add, claim_one, settle
 from tests.servers import RedisServer, free_port
 from toril.engines.redis import connect
 from toril.errors import EngineRefused, EngineUnavailable

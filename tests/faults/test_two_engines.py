@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.claims import claim, settle
+from tests.conformance.jobs import claim, settle
 from tests.faults.children import LONG, database_of, opened
 from tests.faults.ledger import unsound
 from toril.model import NewJob, Verdict

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.conformance.claims import claim, settle
+from tests.conformance.jobs import claim, settle
 from tests.faults.proxy import proxied
 from tests.faults.test_redis_counts import commands
 from tests.servers import RedisServer

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.conformance.claims import claim, settle
+from tests.conformance.jobs import claim, settle
 from tests.integrations.programs import answer, started, until
 from tests.servers import running
 from toril import App

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
-from tests.conformance.claims import claim
+from tests.conformance.jobs import claim
 from tests.web.conftest import Served, served
 from tests.web.test_api import ask
 from toril import JobContext, PermanentError

@@ -4,7 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tests.conformance.claims import add, claim_one
+from tests.conformance.jobs import add, claim_one
 from toril.model import NewJob
 from toril.model.states import State
 from toril.store.engine import connect

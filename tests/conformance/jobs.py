@@ -1,4 +1,4 @@
-"""The words that the conformance tests are written in."""
+"""Jobs in conformance tests: created, added, claimed, settled, and read."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -64,7 +64,7 @@ async def claim(
     limits: Limits | None = None,
     now: int | None = None,
 ) -> Exchange:
-    """Take jobs with a token of their own."""
+    """Claim jobs with a token of their own."""
     wanted = Claim(
         want=want, token=f"token-{next(_tokens)}", lease=lease, worker=worker, alone=alone, max_stalls=max_stalls,
         limits=limits or Limits(),
@@ -78,7 +78,7 @@ async def claim_one(engine: Store, *, queue: str = "q", lease: int = LEASE, alon
 
 
 async def settle(engine: Store, lease: Lease, outcome: Outcome | None = None, *, now: int | None = None) -> Verdict:
-    """Hand in one job, and take none."""
+    """Settle one job, and claim none."""
     nothing = Claim(want=0, token=f"token-{next(_tokens)}", lease=LEASE, worker="w")
     (verdict,) = (
         await engine.exchange(lease.queue, [Settlement(lease, outcome or Completed())], nothing, now=now)
