@@ -19,7 +19,7 @@ from toril.model import Cancelled, Completed, Failed, Failure, Heartbeat, Keep
 JOB_KEYS = {
     "queue", "id", "name", "state", "ending", "data", "priority", "max_attempts", "attempts_made", "stalls", "progress",
     "result", "error", "error_kind", "cancelling", "unreadable", "metadata", "worker", "added_at", "started_at",
-    "finished_at", "due_at", "expires_at", "parent", "dead_letter", "group", "subject",
+    "finished_at", "due_at", "expires_at", "rest", "parent", "dead_letter", "group", "subject",
 }  # fmt: skip
 RUN_KEYS = {
     "queue", "id", "name", "ending", "cause", "attempts_made", "stalls", "worker", "added_at", "started_at",

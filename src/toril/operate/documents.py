@@ -4,10 +4,12 @@ Payloads, results and errors go through the app's `redact`; each document is mad
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from toril.codec.steps import load_rest
+from toril.errors import Undecodable
 from toril.flow import FlowTree
 from toril.job import Job
 from toril.model import (
@@ -23,11 +25,14 @@ from toril.model import (
     RunRow,
     RunStatus,
     ScheduleRow,
+    SignalRow,
+    SignalWait,
     age_ms,
     ms_of,
 )
 from toril.operate.metrics import Overview, QueueMetrics, QueueOverview, Spread
 from toril.operate.search import Failures, MatchCount
+from toril.operate.steps import STEP_KINDS, SignalWaiter, recorded_value, step_record
 from toril.operate.why import Explanation
 from toril.policy.redaction import UNSHOWN, showable
 from toril.records import AttemptError, CircuitRecord, WorkerRecord
@@ -52,7 +57,11 @@ __all__ = [
     "of_run",
     "of_scale",
     "of_schedule",
+    "of_signal",
+    "of_signals",
+    "of_steps",
     "of_tree",
+    "of_waiting",
     "of_worker",
     "standing",
     "stored",
@@ -88,11 +97,76 @@ def of_job(job: Job[Any]) -> dict[str, Any]:
         "finished_at": record.finished_at,
         "due_at": record.due,
         "expires_at": record.expires_at,
+        "rest": _of_rest(record.rest),
         "group": record.group,
         "subject": record.options.subject,
         "parent": _ref(record.parent),
         "dead_letter": record.dead_letter,
     }
+
+
+def _of_rest(text: str | None) -> dict[str, Any] | None:
+    """Why a job rests."""
+    rest = load_rest(text)
+    if rest is None:
+        return None
+    reasons = [
+        {
+            "key": each.key, "kind": STEP_KINDS[each.kind], "until": each.until, "signals": of_signals(each.signals),
+        }
+        for each in rest.reasons
+    ]  # fmt: skip
+    return {"since": rest.since, "until": rest.until, "children": rest.children, "for": reasons}
+
+
+def of_signals(signals: Iterable[SignalWait]) -> list[dict[str, Any]]:
+    """Signals that a job waits for."""
+    return [{"name": each.name, "key": each.key} for each in signals]
+
+
+def of_waiting(waiting: SignalWaiter) -> dict[str, Any]:
+    """A job that waits for signals, and which."""
+    row = waiting.job
+    return {
+        "queue": row.queue, "id": row.id, "name": row.name, "since": waiting.since, "until": waiting.until,
+        "signals": of_signals(waiting.signals), "steps": [each.key for each in waiting.waits], "group": row.group,
+        "subject": row.options.subject,
+    }  # fmt: skip
+
+
+def of_steps(rows: Iterable[tuple[str, str]], job: Job[Any]) -> list[dict[str, Any]]:
+    """What a job has recorded of its durable steps. A row that this version of Toril cannot read is `unreadable`."""
+    return [_of_step(key, text, job) for key, text in rows]
+
+
+_STEP_PARTS: Final[Mapping[str, Part]] = {"step": "step", "signal": "signal"}
+
+
+def _of_step(key: str, text: str, job: Job[Any]) -> dict[str, Any]:
+    seen, of = job.queue.services.redaction, (job.queue.name, job.name)
+    try:
+        step = step_record(key, text, job.queue.options.serializer)
+    except Undecodable:
+        return {
+            "key": key, "kind": "unreadable", "number": None, "at": None, "took": None, "attempt": None,
+            "value": seen.seen(text, "step", *of), "error": None, "tries": None, "until": None,
+        }  # fmt: skip
+    value = [_ref(each) for each in step.value] if step.kind == "call" else _plain(step.value)
+    part = _STEP_PARTS.get(step.kind)
+    return {
+        "key": key, "kind": step.kind, "number": step.number, "at": ms_of(step.at), "took": step.took,
+        "attempt": step.attempt, "value": value if part is None else seen.seen(value, part, *of),
+        "error": seen.text(step.error, "error", *of), "tries": step.tries, "until": ms_of(step.until),
+    }  # fmt: skip
+
+
+def of_signal(signal: SignalRow, job: Job[Any]) -> dict[str, Any]:
+    """A signal of a job that nobody has read yet."""
+    value = _plain(recorded_value(signal.payload, job.queue.options.serializer))
+    return {
+        "number": signal.number, "name": signal.name, "key": signal.key, "id": signal.id, "at": signal.at,
+        "data": job.queue.services.redaction.seen(value, "signal", job.queue.name, job.name),
+    }  # fmt: skip
 
 
 def of_letter(letter: DeadLetterRow, seen: Redaction) -> dict[str, Any]:

@@ -1,17 +1,29 @@
-"""What a job has recorded of its durable steps, to be shown."""
+"""What a job has recorded of its durable steps, and which jobs wait for signals, to be shown."""
 
-from typing import Any, Final, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
 
 from toril.codec.encoding import Serializer
 from toril.codec.payload import payload_for
-from toril.codec.steps import load_calls, load_failure, load_received, load_retry, load_step, load_version
-from toril.errors import Undecodable, preview
-from toril.model import StepKind, moment
+from toril.codec.steps import load_calls, load_failure, load_received, load_rest, load_retry, load_step, load_version
+from toril.errors import InvalidOption, Undecodable, preview
+from toril.model import JobRow, RestReason, SearchPage, SignalWait, StepKind, moment
 from toril.records import StepRecord
+from toril.store.engine import Store
 
-__all__ = ["step_record"]
+__all__ = [
+    "STEP_KINDS",
+    "SignalWaiter",
+    "StepWord",
+    "recorded_value",
+    "step_record",
+    "waiting_for_signals",
+    "waiting_job",
+]
 
-_KINDS: Final[dict[StepKind, Literal["step", "failed", "retry", "sleep", "wait", "signal", "call", "version"]]] = {
+StepWord: TypeAlias = Literal["step", "failed", "retry", "sleep", "wait", "signal", "call", "version"]
+STEP_KINDS: Final[dict[StepKind, StepWord]] = {
     StepKind.DONE: "step",
     StepKind.FAILED: "failed",
     StepKind.RETRY: "retry",
@@ -31,7 +43,7 @@ def step_record(key: str, text: str, serializer: Serializer | None) -> StepRecor
     value = error = tries = None
     match row.kind:
         case StepKind.DONE:
-            value = _value(row.text, serializer)
+            value = recorded_value(row.text, serializer)
         case StepKind.FAILED:
             failure = load_failure(row.text)
             error = f"{failure.kind}: {failure.reason}"
@@ -40,7 +52,7 @@ def step_record(key: str, text: str, serializer: Serializer | None) -> StepRecor
             error, tries = f"{retry.kind}: {retry.reason}", retry.tries
         case StepKind.RECEIVED:
             received = load_received(row.text)
-            value = None if received is None else _value(received.payload, serializer)
+            value = None if received is None else recorded_value(received.payload, serializer)
         case StepKind.CALLED:
             value = load_calls(row.text)
         case StepKind.VERSION:
@@ -49,7 +61,7 @@ def step_record(key: str, text: str, serializer: Serializer | None) -> StepRecor
             pass  # they have a time only
     return StepRecord(
         key=key,
-        kind=_KINDS[row.kind],
+        kind=STEP_KINDS[row.kind],
         number=row.seq,
         at=moment(row.at),
         took=row.took / 1000,
@@ -61,9 +73,69 @@ def step_record(key: str, text: str, serializer: Serializer | None) -> StepRecor
     )
 
 
-def _value(text: str, serializer: Serializer | None) -> Any:
-    """The value, or its text if it cannot be read."""
+def recorded_value(text: str, serializer: Serializer | None) -> Any:
+    """The value of a step or a signal, or its text if it cannot be read."""
     try:
         return payload_for(Any, what="a step's value", serializer=serializer).decode(text)
     except Undecodable:
         return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalWaiter:
+    """A job that rests until a signal comes: since when, until when at most, and its waits. `until` is None if it waits
+    without a timeout."""
+
+    job: JobRow
+    since: int
+    until: int | None
+    waits: tuple[RestReason, ...]
+
+    @property
+    def signals(self) -> tuple[SignalWait, ...]:
+        """The signals of which any one ends a wait."""
+        return tuple(dict.fromkeys(signal for wait in self.waits for signal in wait.signals))
+
+
+def waiting_job(row: JobRow, signal: str | None = None) -> SignalWaiter | None:
+    """What the job waits for, with `signal` only its waits for a signal of this name; None if it waits for none."""
+    rest = load_rest(row.rest)
+    if rest is None:
+        return None
+    waits = tuple(each for each in rest.reasons if any(signal in (None, wait.name) for wait in each.signals))
+    until = min((each.until for each in waits if each.until is not None), default=None)
+    return SignalWaiter(job=row, since=rest.since, until=until, waits=waits) if waits else None
+
+
+_CALLS: Final = 100  # to the store, for one page
+
+
+async def waiting_for_signals(
+    store: Store, queues: Sequence[str], signal: str | None = None, *, cursor: str | None = None, limit: int = 50
+) -> SearchPage[SignalWaiter]:
+    """The jobs of these queues that wait for a signal, or for one of this name: queue after queue, those whose time is
+    over first come first. A page may be short and still have a cursor."""
+    names = sorted(queues)
+    at, inner = _place(cursor, names)
+    found: list[SignalWaiter] = []
+    looked = calls = 0
+    while at < len(names):
+        if len(found) == limit or calls == _CALLS:
+            return SearchPage(tuple(found), f"{names[at]}:{inner or ''}", looked)
+        page = await store.steps.resting(names[at], signal=signal, cursor=inner, limit=limit - len(found))
+        found += [waiting for row in page.items if (waiting := waiting_job(row, signal)) is not None]
+        looked, calls = looked + len(page.items), calls + 1
+        at, inner = (at, page.cursor) if page.cursor is not None else (at + 1, None)
+    return SearchPage(tuple(found), None, looked)
+
+
+def _place(cursor: str | None, names: Sequence[str]) -> tuple[int, str | None]:
+    """Where to go on: the queue, or the next one if it is gone, and the cursor within it."""
+    if cursor is None:
+        return 0, None
+    queue, colon, inner = cursor.partition(":")
+    if not colon:
+        raise InvalidOption(f"{preview(cursor)} is not a cursor from this listing")
+    if queue in names:
+        return names.index(queue), inner or None
+    return sum(name < queue for name in names), None

@@ -17,7 +17,7 @@ from toril.runtime.logs import log
 
 __all__ = ["Part", "Redact", "Redaction", "RedactionContext"]
 
-Part: TypeAlias = Literal["data", "result", "error", "traceback", "progress", "metadata", "log"]
+Part: TypeAlias = Literal["data", "result", "error", "traceback", "progress", "metadata", "log", "step", "signal"]
 _TEXTS: Final = frozenset({"error", "traceback", "log", "result"})  # parts whose text may contain a secret
 VARIABLE: Final = "TORIL_REDACT"  # MODULE:FUNCTION, for processes that do not load the app's code
 
