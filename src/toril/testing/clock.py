@@ -9,6 +9,8 @@ from itertools import count
 
 __all__ = ["ManualClock"]
 
+_TURNS = 20  # of the loop before time jumps to the next event, so that tasks which are ready get as far as they can
+
 
 class _Timer:
     """A call that is due at some time."""
@@ -80,6 +82,8 @@ class ManualClock:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(0.001)  # give other threads a moment of real time
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
             due = [due for due, _ in self._sleeping] + [timer.due for timer in self._timers if not timer.cancelled]
             if due:
                 self.advance(max(0, min(due) - self._now))
