@@ -359,7 +359,7 @@ class Queue:
         code."""
         if declaration.serializer:
             raise UsageError(
-                f"queue {self._name!r} has a serializer, which only the application has; add its jobs from there"
+                f"queue {self._name!r} has a serializer, which only the application has; do this from there"
             )
         options = replace(
             self.options,

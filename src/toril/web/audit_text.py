@@ -173,6 +173,24 @@ def _changed(entry: AuditEntry, body: Body) -> Words:
     return f"{fields} of " if fields else "", *_job(entry, {})
 
 
+def _signal_to_job(entry: AuditEntry, _: Body) -> Words:
+    job, name = entry.target.rpartition("/")[::2]
+    queue, identity = _parted(job)
+    return "the signal ", Name(name), " to ", *_one_job(queue, identity)
+
+
+def _signal_by_key(entry: AuditEntry, body: Body) -> Words:
+    queue, name = _parted(entry.target)
+    key = compact(str(body.get("key", "")), _TEXT) or "?"
+    return "the signal ", Name(name), " by the key ", Name(key), " to ", _queue_name(queue)
+
+
+def _rewound(entry: AuditEntry, body: Body) -> Words:
+    step = body.get("to")
+    where: Words = (" to the step ", Name(compact(str(step), _TEXT))) if step else (" to the beginning",)
+    return *_job(entry, {}), *where
+
+
 def _schedule(entry: AuditEntry, _: Body) -> Words:
     queue, identity = _parted(entry.target)
     return "schedule ", Name(identity, ("schedules",), {"q": identity}), " in ", _queue_name(queue)
@@ -216,6 +234,9 @@ ACTIONS: Final[Mapping[str, tuple[str, str, Callable[[AuditEntry, Body], Words]]
     "promote job": ("Promoted", "promote", _job),
     "cancel job": ("Cancelled", "cancel", _job),
     "change job": ("Changed", "change", _changed),
+    "signal job": ("Sent", "send", _signal_to_job),
+    "signal queue": ("Sent", "send", _signal_by_key),
+    "rewind job": ("Rewound", "rewind", _rewound),
     "remove job": ("Removed", "remove", _job),
     "retry jobs": ("Retried", "retry", _jobs),
     "promote jobs": ("Promoted", "promote", _jobs),

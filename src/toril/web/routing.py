@@ -2,12 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from toril.app import App
+from toril.runtime.redaction import Part
 from toril.web.access import Role, Who
 from toril.web.messages import Problem
 
@@ -17,7 +18,10 @@ Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
 class Form(BaseModel):
-    """The parameters of a query or the fields of a body. Unknown ones are refused by name."""
+    """The parameters of a query or the fields of a body. Unknown ones are refused by name. `part` is what a field
+    `data` is to the app's redaction."""
+
+    part: ClassVar[Part] = "data"
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -280,5 +280,5 @@ def _detail(asking: Request) -> str:
     found = asking.body.model_dump(mode="json", exclude_unset=True)
     if "data" in found:
         queue, name = asking.path.get("queue", ""), str(found.get("name") or found.get("job") or "")
-        found["data"] = asking.app.redaction.seen(found["data"], "data", queue, name)
+        found["data"] = asking.app.redaction.seen(found["data"], asking.body.part, queue, name)
     return json.dumps(masked(found))[:1000]

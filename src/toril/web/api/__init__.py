@@ -13,12 +13,13 @@ from toril.web.api.jobs import JOBS, MANY
 from toril.web.api.queues import QUEUES
 from toril.web.api.schedules import SCHEDULES
 from toril.web.api.search import SEARCH
+from toril.web.api.steps import STEPS
 from toril.web.api.workers import WORKERS
 from toril.web.routing import Endpoint
 
 __all__ = ["ENDPOINTS"]
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    *QUEUES, *GROUPS, *JOBS, *MANY, *LETTERS, *SCHEDULES, *WORKERS, *FLOWS, *BREAKERS, *DOCTOR, *EVENTS, *AUDIT,
+    *QUEUES, *GROUPS, *JOBS, *MANY, *STEPS, *LETTERS, *SCHEDULES, *WORKERS, *FLOWS, *BREAKERS, *DOCTOR, *EVENTS, *AUDIT,
     *SEARCH,
 )  # fmt: skip

@@ -48,7 +48,8 @@ _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]")
 _SHOWN: Final = 64 * 1024  # characters of a payload or result
 _LISTED: Final = 4 * 1024 * 1024  # characters of payloads and results in a list; beyond that, each is cut to:
 _SHORT: Final = 1024
-_LONG: Final = ("data", "result", "progress", "metadata")
+_COVERED: Final = ("data", "result", "progress", "metadata")
+_LONG: Final = (*_COVERED, "value")
 
 Cursor = Annotated[str | None, Field(max_length=1024)]
 # Where a listing continues; `after` is accepted too.
@@ -206,7 +207,7 @@ def in_a_list(documents: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _shown(job: Job[Any]) -> dict[str, Any]:
     found = of_job(job)
-    covered = {name: masked(found[name]) for name in _LONG}
+    covered = {name: masked(found[name]) for name in _COVERED}
     return found | covered | {"error": found["error"] and redacted(found["error"])}
 
 
