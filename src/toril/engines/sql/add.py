@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from toril.engines.shared import full
-from toril.engines.sql.calls import answered, remember
+from toril.engines.sql.calls import recall, remember
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.dedup import left_by, next_jobs, owner_of, repeated, take
-from toril.engines.sql.groups import GroupAdmission, next_order, refuse_overfull
+from toril.engines.sql.groups import GroupAdmission, next_order, refuse_overfull_groups
 from toril.engines.sql.options import options_of
 from toril.engines.sql.schema import STATE_OF, Place, first_key
 from toril.engines.sql.statements import statements
@@ -18,7 +18,7 @@ from toril.model import Added, AddOutcome, Call, EventKind, NewJob
 from toril.model.jobs import AlikeJobs, runs_of
 from toril.model.states import State
 
-__all__ = ["add", "place_job", "place_nodes", "place_parents", "refuse_overflow", "release_keys", "state_of"]
+__all__ = ["add", "refuse_overfull_queue", "release_keys", "state_of", "store_job", "store_nodes", "store_parents"]
 
 _SQL: Final = statements("add")
 _STORED = frozenset({AddOutcome.ADDED, AddOutcome.REPLACED})
@@ -26,7 +26,7 @@ _STORED = frozenset({AddOutcome.ADDED, AddOutcome.REPLACED})
 
 def add(tx: Transaction, queue: str, jobs: Sequence[NewJob], call: Call | None) -> list[Added]:
     """All of the jobs in this order, or none."""
-    before = answered(tx, call)
+    before = recall(tx, call)
     if before is not None:
         return [Added(job, AddOutcome(outcome), State(state)) for job, outcome, state in _spelled_out(before)]
     if not jobs:
@@ -46,20 +46,20 @@ def add(tx: Transaction, queue: str, jobs: Sequence[NewJob], call: Call | None) 
     return answers
 
 
-def place_job(tx: Transaction, row: QueueRow, job: NewJob) -> int:
+def store_job(tx: Transaction, row: QueueRow, job: NewJob) -> int:
     """Store one job whose id is free, whatever the queue's limit, and return its key."""
     adding = _Adding(tx, row, [job])
-    adding.place(job)
+    adding.store(job)
     return first_key(row.key) + row.last_number
 
 
-def place_nodes(tx: Transaction, row: QueueRow, nodes: Sequence[tuple[NewJob, str | None]]) -> list[Added]:
+def store_nodes(tx: Transaction, row: QueueRow, nodes: Sequence[tuple[NewJob, str | None]]) -> list[Added]:
     """Store jobs of a flow whose ids are free, each with its options as text, whatever the queue's limit."""
     adding = _Adding(tx, row, [job for job, _ in nodes], texts={str(job.id): text for job, text in nodes})
-    return adding.place(*(job for job, _ in nodes))
+    return adding.store(*(job for job, _ in nodes))
 
 
-def place_parents(tx: Transaction, row: QueueRow, nodes: Sequence[tuple[NewJob, str | None]]) -> None:
+def store_parents(tx: Transaction, row: QueueRow, nodes: Sequence[tuple[NewJob, str | None]]) -> None:
     """The same for parents that wait for their children. Their delays begin when the children have ended."""
     step, rows = QueueChanges(tx, row), []
     for job, text in nodes:
@@ -101,7 +101,7 @@ def release_keys(step: QueueChanges) -> None:
     """Jobs have ended: store the next jobs of their deduplication keys."""
     ended, step.ended_keys = step.ended_keys, []
     for job in next_jobs(step.tx, step.row, ended):
-        _Adding(step.tx, step.row, [job]).place(job)
+        _Adding(step.tx, step.row, [job]).store(job)
 
 
 def _spelled_out(before: list[Any]) -> list[Any]:
@@ -124,7 +124,7 @@ def _add_plain(step: QueueChanges, runs: Sequence[AlikeJobs], count: int) -> lis
     number, move = row.last_number, row.moves
     base, queue, waiting = first_key(row.key), row.key, Place.WAITING
     row.last_number, row.moves, row.waiting = number + count, move + count, row.waiting + count
-    refuse_overflow(row, count)
+    refuse_overfull_queue(row, count)
     rows: list[tuple[Any, ...]] = []
     for job, texts in runs:
         expires, options = None if job.expires is None else now + job.expires, options_of(job)
@@ -159,9 +159,9 @@ def _add_plain(step: QueueChanges, runs: Sequence[AlikeJobs], count: int) -> lis
 
 def _add_one_by_one(tx: Transaction, row: QueueRow, jobs: Sequence[NewJob]) -> list[Added]:
     """Each job finds the ones before it in the store, as it must if one may own a key that another uses."""
-    answers = [answer for job in jobs for answer in _Adding(tx, row, [job]).place(job)]
-    refuse_overflow(row, sum(answer.outcome is AddOutcome.ADDED for answer in answers))
-    refuse_overfull(tx, row, _groups_of(jobs, answers))
+    answers = [answer for job in jobs for answer in _Adding(tx, row, [job]).store(job)]
+    refuse_overfull_queue(row, sum(answer.outcome is AddOutcome.ADDED for answer in answers))
+    refuse_overfull_groups(tx, row, _groups_of(jobs, answers))
     return answers
 
 
@@ -171,7 +171,7 @@ def _groups_of(jobs: Sequence[NewJob], answers: Sequence[Added]) -> Counter[str]
     return Counter(group for group in stored if group is not None)
 
 
-def refuse_overflow(row: QueueRow, added: int) -> None:
+def refuse_overfull_queue(row: QueueRow, added: int) -> None:
     """Raise if these jobs exceed the limit of a queue; then none of them is stored."""
     held = row.waiting + row.suspects + row.prioritized + row.delayed - row.resting + row.parked
     if row.max_waiting is not None and added and held > row.max_waiting:
@@ -210,12 +210,12 @@ class _Adding:
     def add(self) -> list[Added]:
         for job in self._new:
             self._one(job)
-        refuse_overflow(self._step.row, len(self._jobs) + len(self._grouped))
+        refuse_overfull_queue(self._step.row, len(self._jobs) + len(self._grouped))
         self._flush()
-        refuse_overfull(self._step.tx, self._step.row, _groups_of(self._new, self._answers))
+        refuse_overfull_groups(self._step.tx, self._step.row, _groups_of(self._new, self._answers))
         return self._answers
 
-    def place(self, *jobs: NewJob) -> list[Added]:
+    def store(self, *jobs: NewJob) -> list[Added]:
         """Store jobs, whatever the queue's limit."""
         for job in jobs:
             self._one(job)

@@ -9,13 +9,13 @@ from toril.engines.sql.transaction import Transaction
 from toril.model import Call, ControlResult, Refused, Swept
 from toril.model.states import State
 
-__all__ = ["answered", "recall_changed", "recall_swept", "remember", "remember_changed", "remember_swept"]
+__all__ = ["recall", "recall_changed", "recall_swept", "remember", "remember_changed", "remember_swept"]
 
 _SQL: Final = statements("calls")
 _MINUTE: Final = 60_000
 
 
-def answered(tx: Transaction, call: Call | None) -> Any:
+def recall(tx: Transaction, call: Call | None) -> Any:
     """The answer that this call got before, or None if it is new."""
     if call is None:
         return None

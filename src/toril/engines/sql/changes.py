@@ -282,7 +282,7 @@ class QueueChanges:
         else:
             self.keep(job, made, Place.FAILED, options.keep_failed, None, failure)
 
-    def never_starts(self, job: JobFacts, cause: Cause, failure: Failure, *, made: int) -> None:
+    def end_early(self, job: JobFacts, cause: Cause, failure: Failure, *, made: int) -> None:
         """Record a job that ended instead of being claimed; the claim's answer names it."""
         self.fail(job, cause, failure, made=made)
         self.unstarted.append(Unstarted(job.id, job.name, failure))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from toril.engines.sql.changes import QueueChanges
-from toril.engines.sql.groups import admit_due, by_turns, count_starts, make_ready, may_start_again, next_until
+from toril.engines.sql.groups import admit_by_turns, admit_due, can_start, count_starts, make_ready, next_time
 from toril.engines.sql.options import NOTHING_STORED, StoredOptions, load_options, load_rate
 from toril.engines.sql.rate_limits import slot
 from toril.engines.sql.recorded import RecordedJobs
@@ -61,7 +61,7 @@ def claim_jobs(step: QueueChanges, claim: Claim) -> ClaimResult:
     if step.row.parked:
         admit_due(step)
     room = _room(step, claim)
-    jobs = _take(step, claim, room.size)
+    jobs = _claim_from_line(step, claim, room.size)
     _count_starts(step, claim, len(jobs))
     short = len(jobs) < claim.want
     shut = short and room.gate is not None and len(jobs) == room.size
@@ -135,11 +135,12 @@ def _count_starts(step: QueueChanges, claim: Claim, count: int) -> None:
         row.window_starts += count
 
 
-def _take(step: QueueChanges, claim: Claim, size: int) -> list[Claimed]:
+def _claim_from_line(step: QueueChanges, claim: Claim, size: int) -> list[Claimed]:
+    """Claim a suspect alone, else from the line, by precedence, and from groups when the line is empty."""
     row = step.row
     recorded = RecordedJobs(step.tx, row)
     if claim.alone and row.suspects and size:
-        suspect = _take_from(step, claim, Place.SUSPECT, 1, recorded)
+        suspect = _claim_from_place(step, claim, Place.SUSPECT, 1, recorded)
         if suspect:
             return suspect
     if claim.only_suspects:
@@ -150,20 +151,20 @@ def _take(step: QueueChanges, claim: Claim, size: int) -> list[Claimed]:
     jobs: list[Claimed] = []
     for _ in range(_PASSES):
         for place in places:
-            jobs += _take_from(step, claim, place, size - len(jobs), recorded)
-        if not row.parked or len(jobs) == size or recorded.full or not _more(step, size - len(jobs)):
+            jobs += _claim_from_place(step, claim, place, size - len(jobs), recorded)
+        if not row.parked or len(jobs) == size or recorded.full or not _admit_more(step, size - len(jobs)):
             break
     return jobs
 
 
-def _more(step: QueueChanges, want: int) -> bool:
+def _admit_more(step: QueueChanges, want: int) -> bool:
     """The line is empty: admit jobs of the groups whose jobs ended in this step, else by turns."""
     step.flush()
-    return bool(step.row.waiting or step.row.prioritized or by_turns(step, want))
+    return bool(step.row.waiting or step.row.prioritized or admit_by_turns(step, want))
 
 
-def _take_from(step: QueueChanges, claim: Claim, place: int, size: int, recorded: RecordedJobs) -> list[Claimed]:
-    """The first `size` jobs of a place. Expired ones in between are ended instead, a bounded number."""
+def _claim_from_place(step: QueueChanges, claim: Claim, place: int, size: int, recorded: RecordedJobs) -> list[Claimed]:
+    """Claim the first `size` jobs of a place. Expired ones in between are ended instead, a bounded number."""
     row, tx = step.row, step.tx
     taken: list[Claimed] = []
     ended, last = 0, -(2**63)
@@ -180,7 +181,7 @@ def _take_from(step: QueueChanges, claim: Claim, place: int, size: int, recorded
         if len(live) < len(found):
             ended += _expire(step, found)
         if place == Place.SUSPECT:
-            live = [job for job in live if may_start_again(step, job)]
+            live = [job for job in live if can_start(step, job)]
         taken += _grant(step, claim, place, live, recorded)
     return taken
 
@@ -243,7 +244,7 @@ def _grant(
 def _fail_early(step: QueueChanges, job: JobFacts, stored: StoredOptions) -> None:
     """Fail a job that cannot be read, or whose child has failed, instead of running it."""
     reason, kind = (stored.deferred, "ChildFailed") if stored.fault is None else (stored.fault, "Undecodable")
-    step.never_starts(job, Cause.FAILED, Failure(reason or "", kind), made=job.attempts_made + 1)
+    step.end_early(job, Cause.FAILED, Failure(reason or "", kind), made=job.attempts_made + 1)
 
 
 def _expire(step: QueueChanges, found: Sequence[ReadyJob]) -> int:
@@ -252,7 +253,7 @@ def _expire(step: QueueChanges, found: Sequence[ReadyJob]) -> int:
     for row in expired:
         job = row.job
         reason = f"expired: not started {'again ' if job.starts else ''}by {row.expires_at}"
-        step.never_starts(job, Cause.EXPIRED, Failure(reason, EXPIRED_KIND), made=job.attempts_made)
+        step.end_early(job, Cause.EXPIRED, Failure(reason, EXPIRED_KIND), made=job.attempts_made)
     return len(expired)
 
 
@@ -267,5 +268,5 @@ def _wake_at(step: QueueChanges, claim: Claim, shut: _Room | None) -> int | None
         return tx.now  # the number of expired jobs ended per claim is bounded: there may be more
     rank = tx.value(_SQL["next_due"], (row.key, Place.DELAYED)) if row.delayed else None
     due = None if rank is None else max(due_of(rank), tx.now)
-    until = next_until(step) if row.parked else None
+    until = next_time(step) if row.parked else None
     return due if until is None else min(until, due or until)

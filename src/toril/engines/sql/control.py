@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple, assert_never
 
 from toril.engines.shared import still_running
-from toril.engines.sql.calls import answered, recall_changed, recall_swept, remember, remember_changed, remember_swept
+from toril.engines.sql.calls import recall, recall_changed, recall_swept, remember, remember_changed, remember_swept
 from toril.engines.sql.changes import QueueChanges
-from toril.engines.sql.groups import admit_more, make_ready
+from toril.engines.sql.groups import make_ready, refill_all
 from toril.engines.sql.options import dump_rate
-from toril.engines.sql.rests import let_times_pass
+from toril.engines.sql.rests import end_times
 from toril.engines.sql.schema import (
     STATE_OF,
     JobFacts,
@@ -95,7 +95,7 @@ def promote(tx: Transaction, queue: str, ids: Sequence[str], call: Call | None) 
 
     def act(step: QueueChanges, found: FoundJob) -> bool:
         if found.rests:
-            let_times_pass(tx, step.row, found.job.key)
+            end_times(tx, step.row, found.job.key)
         step.leave(found.job.key, found.place, found.rank)
         make_ready(step, found.job.key, step.row.back(found.job.priority))
         step.event(EventKind.WAITING, found.job.id, prev="delayed")
@@ -134,7 +134,7 @@ def remove(tx: Transaction, queue: str, ids: Sequence[str], call: Call | None) -
 
 def update(tx: Transaction, queue: str, updates: Sequence[Update], call: Call | None) -> ControlResult:
     """Apply each update whose job is in a state that allows it, in order."""
-    before = answered(tx, call)
+    before = recall(tx, call)
     if before is not None:
         return recall_changed(before)
     done: list[str] = []
@@ -198,7 +198,7 @@ def call_worker(tx: Transaction, worker: str | None) -> None:
 def each_job(
     tx: Transaction, queue: str, ids: Sequence[str], call: Call | None, allowed: frozenset[State], act: Act
 ) -> ControlResult:
-    before = answered(tx, call)
+    before = recall(tx, call)
     if before is not None:
         return recall_changed(before)
     row = tx.find(queue)
@@ -241,7 +241,7 @@ _DELETE_QUEUE = statement("queues", "delete")
 
 def drain(tx: Transaction, queue: str, states: frozenset[State], limit: int, call: Call | None) -> Swept:
     """Remove jobs that have not started. A schedule keeps its next run, because it would stop without it."""
-    before = answered(tx, call)
+    before = recall(tx, call)
     if before is not None:
         return recall_swept(before)
     row = tx.find(queue)
@@ -256,7 +256,7 @@ def drain(tx: Transaction, queue: str, states: frozenset[State], limit: int, cal
 
 def clean(tx: Transaction, queue: str, state: State, grace: int, limit: int, call: Call | None) -> Swept:
     """Remove jobs in a state that are older than `grace`, counted from when they ended or were added."""
-    before = answered(tx, call)
+    before = recall(tx, call)
     if before is not None:
         return recall_swept(before)
     row = tx.find(queue)
@@ -280,7 +280,7 @@ def obliterate(
     tx: Transaction, queue: str, running: Literal["refuse", "remove"], limit: int, call: Call | None
 ) -> Swept:
     """Remove a queue with everything in it. It is paused first, so that nothing starts between two calls."""
-    before = answered(tx, call)
+    before = recall(tx, call)
     if before is not None:
         return recall_swept(before)
     row = tx.find(queue)
@@ -328,7 +328,7 @@ def _sweep(step: QueueChanges, place: int, found: Sequence[tuple[int, str | None
 
 def configure(tx: Transaction, queue: str, settings: Sequence[Setting], call: Call | None) -> Settings:
     """Change settings in order, and return all of them. A repeated call changes nothing, and reads them again."""
-    if not settings or answered(tx, call) is not None:
+    if not settings or recall(tx, call) is not None:
         known = tx.find(queue)
         return settings_of(known, tx.now) if known else Settings()
     remember(tx, call, [])
@@ -362,11 +362,11 @@ def _set(step: QueueChanges, setting: Setting) -> None:
             row.held_till = 0 if ms is None else step.tx.now + ms
         case SetGroups(limits):
             row.groups_set = None if limits is None else limits.dump()
-            admit_more(step)
+            refill_all(step)
         case DeclareGroups(limits) if row.groups_declared == limits.dump():
             pass  # every process declares this when it starts
         case DeclareGroups(limits):
             row.groups_declared = limits.dump()
-            admit_more(step)
+            refill_all(step)
         case _:
             assert_never(setting)

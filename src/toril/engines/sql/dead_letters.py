@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from toril.engines.sql.calls import answered, recall_changed, remember_changed
+from toril.engines.sql.calls import recall, recall_changed, remember_changed
 from toril.engines.sql.flows import child_discarded
 from toril.engines.sql.options import load_failure, load_options
 from toril.engines.sql.replay import DETAIL_KEYS, StoredDeadLetter, dead_letter_of, find_dead_letters, replay
@@ -120,7 +120,7 @@ def count(tx: Transaction) -> int:
 
 
 def discard(tx: Transaction, ids: Sequence[str], call: Call | None) -> ControlResult:
-    before = answered(tx, call)
+    before = recall(tx, call)
     if before is not None:
         return recall_changed(before)
     unique = list(dict.fromkeys(ids))

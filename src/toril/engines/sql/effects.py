@@ -4,7 +4,7 @@ from toril.engines.sql.add import release_keys
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.driver import SqlConnection, SqlDialect
 from toril.engines.sql.flows import children_ended, remove_from_flows
-from toril.engines.sql.groups import admit_waiting, touched
+from toril.engines.sql.groups import refill, touched
 from toril.engines.sql.metrics import record
 from toril.engines.sql.transaction import Transaction
 
@@ -34,5 +34,5 @@ def commit(step: QueueChanges) -> None:
         children_ended(step)
     if names:  # last: a parent that is released may be older than others that wait in its group
         step.touched = {}
-        admit_waiting(step, names)
+        refill(step, names)
         step.make_writes()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from toril.engines.sql.calls import answered, remember
+from toril.engines.sql.calls import recall, remember
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.claim import claim_jobs
 from toril.engines.sql.options import dump_failure, load_failure, load_options
@@ -78,9 +78,9 @@ class Exchanged:
 
 def exchange(tx: Transaction, queue: str, batch: Sequence[Settlement], claim: Claim, call: Call | None) -> Exchanged:
     """Implements `Engine.exchange`."""
-    before = answered(tx, call)
+    before = recall(tx, call)
     if before is not None:
-        return Exchanged(_recall(tx, queue, claim.token, RememberedExchange._make(before)))
+        return Exchanged(_granted_before(tx, queue, claim.token, RememberedExchange._make(before)))
     answer = _exchange(tx, queue, batch, claim)
     remember(
         tx,
@@ -115,7 +115,7 @@ def _exchange(tx: Transaction, queue: str, batch: Sequence[Settlement], claim: C
     return Exchange(verdicts, taken.jobs, tx.now, taken.wake_at, taken.blocked_by, taken.suspects, unstarted)
 
 
-def _recall(tx: Transaction, queue: str, token: str, before: RememberedExchange) -> Exchange:
+def _granted_before(tx: Transaction, queue: str, token: str, before: RememberedExchange) -> Exchange:
     """The first answer again, without jobs that have been lost since: their leases no longer have this token."""
     keys = keys_of(tx, tx.queue(queue), before.ids)
     held = tx.rows(_HELD_AGAIN, (json.dumps([keys[i] for i in before.ids if i in keys]), token, tx.now))

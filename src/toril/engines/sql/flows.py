@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from toril.engines.shared import child_failed, refused
-from toril.engines.sql.add import place_nodes, place_parents, refuse_overflow
-from toril.engines.sql.calls import answered, remember
+from toril.engines.sql.add import refuse_overfull_queue, store_nodes, store_parents
+from toril.engines.sql.calls import recall, remember
 from toril.engines.sql.changes import ChildEnded, QueueChanges
-from toril.engines.sql.groups import make_ready, refuse_overfull
+from toril.engines.sql.groups import make_ready, refuse_overfull_groups
 from toril.engines.sql.options import ParentLink, StoredOptions, dump_options, load_options
 from toril.engines.sql.schema import STATE_OF, Place, job_id
 from toril.engines.sql.statements import query, statements
@@ -55,13 +55,13 @@ __all__ = [
     "forgive",
     "is_gone",
     "member",
-    "note_end",
+    "overwrite_end",
     "rejoin",
     "release_if_done",
-    "release_parents",
+    "release_stuck_parents",
     "remove_from_flows",
     "reopen",
-    "rollback",
+    "roll_back",
 ]
 
 T = TypeVar("T")
@@ -189,7 +189,7 @@ def children_ended(step: QueueChanges) -> None:
         key = dead_parent_key(tx, *place) if parent is None else parent.job.key
         if key is None:
             continue
-        if _end(tx, key, queue, each):
+        if _record_end(tx, key, queue, each):
             if each.ending == "failed" and each.parent.policy == "fail":
                 failing.setdefault(key, child_failed(queue, each.id, each.text))
             elif each.ending == "failed" and each.parent.policy == "continue":
@@ -198,7 +198,7 @@ def children_ended(step: QueueChanges) -> None:
         if parent is not None and parent.job.key in failing:
             _fail_parent(tx, *parent, failing[parent.job.key])
         elif parent is not None:
-            _go_on(tx, *parent, impatient)
+            _release_if_done(tx, *parent, impatient)
 
 
 def dead_parent_key(tx: Transaction, queue: str, identity: str) -> int | None:
@@ -207,7 +207,7 @@ def dead_parent_key(tx: Transaction, queue: str, identity: str) -> int | None:
     return key
 
 
-def _end(tx: Transaction, parent: int, queue: str, child: ChildEnded) -> int:
+def _record_end(tx: Transaction, parent: int, queue: str, child: ChildEnded) -> int:
     """Record how a child ended, unless its policy discards that. Returns whether the parent was waiting for it."""
     if child.ending == "completed":
         known: tuple[int, str | None] = (ChildStatus.COMPLETED, child.text)
@@ -220,7 +220,7 @@ def _end(tx: Transaction, parent: int, queue: str, child: ChildEnded) -> int:
     return tx.run(_SQL["end"], (*known, parent, queue, child.id))
 
 
-def _go_on(tx: Transaction, row: QueueRow, parent: FlowMember, impatient: set[int]) -> None:
+def _release_if_done(tx: Transaction, row: QueueRow, parent: FlowMember, impatient: set[int]) -> None:
     if parent.waits and (parent.key in impatient or tx.one(_SQL["has_open"], (parent.key,)) is None):
         _release(tx, row, parent, parent.delay)
 
@@ -253,7 +253,7 @@ def release_if_done(tx: Transaction, queue: str, identity: str) -> None:
     """Release a parent that waits for nothing any longer."""
     found = member(tx, queue, identity)
     if found is not None:
-        _go_on(tx, *found, set())
+        _release_if_done(tx, *found, set())
 
 
 def remove_from_flows(step: QueueChanges) -> None:
@@ -272,7 +272,7 @@ def child_discarded(tx: Transaction, queue: str, identity: str, link: ParentLink
     """A failed child that could have been run again is gone for good."""
     found = member(tx, link.queue, link.id)
     if found is not None and tx.run(_SQL["close"], (found.job.key, queue, identity)):
-        _go_on(tx, *found, set())
+        _release_if_done(tx, *found, set())
 
 
 def rejoin(tx: Transaction, queue: str, identity: str, link: ParentLink) -> None:
@@ -288,7 +288,7 @@ def reopen(tx: Transaction, parent: int, queue: str, identity: str) -> None:
     tx.run(_SQL["open"], (parent, queue, identity))
 
 
-def note_end(tx: Transaction, parent: int, standing: int, child: tuple[str, str], text: str) -> None:
+def overwrite_end(tx: Transaction, parent: int, standing: int, child: tuple[str, str], text: str) -> None:
     """Record how a child ended, whatever was recorded before."""
     reopen(tx, parent, *child)
     tx.run(_SQL["end"], (standing, text, parent, *child))
@@ -299,7 +299,7 @@ def forgive(tx: Transaction, parent: int) -> None:
     tx.run(_SQL["forgive"], (parent,))
 
 
-def release_parents(tx: Transaction, row: QueueRow) -> int:
+def release_stuck_parents(tx: Transaction, row: QueueRow) -> int:
     """Release parents whose remaining children are gone, for example through retention. A few parents per round, and
     the first few open children of each."""
     released = 0
@@ -311,7 +311,7 @@ def release_parents(tx: Transaction, row: QueueRow) -> int:
                 released += tx.run(_SQL["close"], (key, queue, identity))
             parent = tx.row(_MEMBER, (key,))
             if parent is not None:
-                _go_on(tx, row, parent, set())
+                _release_if_done(tx, row, parent, set())
     return released
 
 
@@ -348,14 +348,14 @@ def add_flow(
     call: Call | None,
 ) -> list[Added]:
     """Implements `Flows.add_flow`."""
-    before = answered(tx, call)
+    before = recall(tx, call)
     if before is not None:
         return [Added(job, AddOutcome(outcome), State(state)) for job, outcome, state in before]
     flow = FlowInsert(tx, nodes)
     answers = flow.write()
     for queue, count in flow.fresh.items():
-        refuse_overflow(tx.queue(queue), count)
-        refuse_overfull(tx, tx.queue(queue), flow.fresh_of[queue])
+        refuse_overfull_queue(tx.queue(queue), count)
+        refuse_overfull_groups(tx, tx.queue(queue), flow.fresh_of[queue])
     _hold_back(tx, held, flow, hold_for)
     for ref in closed:
         _close(tx, ref)
@@ -368,7 +368,7 @@ def add_flow(
 
 def add_children(tx: Transaction, lease: Lease, nodes: Sequence[FlowNode], call: Call | None) -> Verdict:
     """Add children to a job that is running."""
-    before = answered(tx, call)
+    before = recall(tx, call)
     if before is not None:
         return Verdict(before)
     row = tx.find(lease.queue)
@@ -523,9 +523,9 @@ class FlowInsert:
             row = tx.queue(queue)
             row.flows = 1
             new = [node for node in self._new if node.queue == queue]
-            for added in place_nodes(tx, row, [(node.job, _text(node)) for node in new if not node.waits]):
+            for added in store_nodes(tx, row, [(node.job, _text(node)) for node in new if not node.waits]):
                 self._states[JobRef(queue, added.id)] = added.state
-            place_parents(tx, row, [(node.job, _text(node)) for node in new if node.waits])
+            store_parents(tx, row, [(node.job, _text(node)) for node in new if node.waits])
 
     def _link(self) -> None:
         tx = self._tx
@@ -582,16 +582,16 @@ def _text(node: FlowNode) -> str | None:
     return dump_options(StoredOptions(options=job.options, trace=job.trace, parent=_link(node), parked=parked))
 
 
-def rollback(tx: Transaction, row: QueueRow, limit: int) -> int:
+def roll_back(tx: Transaction, row: QueueRow, limit: int) -> int:
     """Take back flows whose remaining parts never came: remove their jobs that have not started, and then the
     parents."""
     removed = 0
     for (key,) in tx.all(_SQL["abandoned"], (row.key, tx.now)):
         children = tx.all(_SQL["first_open"], (key, limit))
         for queue, identity in children:
-            removed += _undo(tx, queue, identity)
+            removed += _remove_child(tx, queue, identity)
         if len(children) < limit:
-            removed += _undo(tx, row.name, _id_of(tx, key), whole=True)
+            removed += _remove_child(tx, row.name, _id_of(tx, key), whole=True)
             tx.run(_SQL["built"], (key,))
     return removed
 
@@ -601,7 +601,7 @@ def _id_of(tx: Transaction, key: int) -> str:
     return "" if found is None else found.id
 
 
-def _undo(tx: Transaction, queue: str, identity: str, *, whole: bool = False) -> int:
+def _remove_child(tx: Transaction, queue: str, identity: str, *, whole: bool = False) -> int:
     """Remove jobs that have not started. A parent among them is removed once its own children are gone."""
     found = member(tx, queue, identity)
     if found is None or found.job.running or found.job.ended:

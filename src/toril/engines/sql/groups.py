@@ -9,7 +9,7 @@ from math import inf
 from typing import Any, Final, TypeVar
 
 from toril.engines.shared import full
-from toril.engines.sql.calls import answered, remember
+from toril.engines.sql.calls import recall, remember
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.rate_limits import slot
 from toril.engines.sql.schema import Place, ReadyJob, job_id
@@ -23,18 +23,18 @@ __all__ = [
     "Group",
     "GroupAdmission",
     "SqlGroups",
+    "admit_by_turns",
     "admit_due",
-    "admit_more",
-    "admit_waiting",
-    "by_turns",
+    "can_start",
     "count_starts",
     "group_blockers",
     "make_ready",
-    "may_start_again",
     "next_order",
-    "next_until",
+    "next_time",
     "read",
-    "refuse_overfull",
+    "refill",
+    "refill_all",
+    "refuse_overfull_groups",
     "touched",
     "waiting",
 ]
@@ -119,7 +119,7 @@ def _grouped_spot(step: "QueueChanges", key: int, spot: tuple[int, int]) -> tupl
     return (Place.PARKED_SUSPECT, order) if read(step.tx, step.row, [name])[name].paused else spot
 
 
-def admit_waiting(step: "QueueChanges", names: Iterable[str]) -> None:
+def refill(step: "QueueChanges", names: Iterable[str]) -> None:
     """Admit what may be admitted; the writes before this must have been made."""
     groups = read(step.tx, step.row, names)
     sizes = {name: int(min(g.room, g.weight - g.seats)) for name, g in groups.items() if g.parked}
@@ -128,8 +128,8 @@ def admit_waiting(step: "QueueChanges", names: Iterable[str]) -> None:
         group, parked = groups[name], first.get(name)
         if parked is not None:
             group.parked = len(parked) > size
-            _admit(step, group, parked[:size])
-        _queue_up(step, group)
+            _admit_next(step, group, parked[:size])
+        _wait_for_turn(step, group)
 
 
 def _first(step: "QueueChanges", names: Sequence[str], count: int) -> dict[str, list[Any]]:
@@ -140,7 +140,7 @@ def _first(step: "QueueChanges", names: Sequence[str], count: int) -> dict[str, 
     return {name: json.loads(parked) for name, parked in found}
 
 
-def _admit(step: "QueueChanges", group: Group, parked: Iterable[Any]) -> None:
+def _admit_next(step: "QueueChanges", group: Group, parked: Iterable[Any]) -> None:
     for key, place, rank, priority in parked:
         step.row.count(place, -1)
         step.write("leave", [(step.row.key, place, rank, key)])
@@ -149,13 +149,13 @@ def _admit(step: "QueueChanges", group: Group, parked: Iterable[Any]) -> None:
         group.admit()
 
 
-def _queue_up(step: "QueueChanges", group: Group) -> None:
+def _wait_for_turn(step: "QueueChanges", group: Group) -> None:
     """Let the rest of a group wait for its turn, or for its rate."""
     row, tx = step.row, step.tx
     if not group.parked or (not group.room and (group.paused or group.left >= 1 or group.till is None)):
         return
     row.turns += 1
-    tx.run(_SQL["queue_up"], (row.key, group.name, 0 if group.room else group.till, row.turns))
+    tx.run(_SQL["wait_for_turn"], (row.key, group.name, 0 if group.room else group.till, row.turns))
     step.arrived()
 
 
@@ -164,11 +164,11 @@ def admit_due(step: "QueueChanges") -> None:
     due = [name for (name,) in step.tx.all(_SQL["due"], (step.row.key, step.tx.now, _PASSES))]
     if due:
         step.tx.run_all(_SQL["leave_ring"], [(name,) for name in due], step.row.key)
-        admit_waiting(step, due)
+        refill(step, due)
         step.flush()
 
 
-def by_turns(step: "QueueChanges", want: int) -> int:
+def admit_by_turns(step: "QueueChanges", want: int) -> int:
     """Admit up to `want` jobs in turns. Returns how many."""
     names = [name for (name,) in step.tx.all(_SQL["next_turns"], (step.row.key, want + _PASSES))]
     if not names:
@@ -181,7 +181,7 @@ def by_turns(step: "QueueChanges", want: int) -> int:
     given = _deal(step, [groups[name] for name in able], parked, want)
     for name in names:
         groups[name].parked = bool(parked.get(name)) if name in parked else groups[name].parked
-        _queue_up(step, groups[name])
+        _wait_for_turn(step, groups[name])
     step.flush()
     return given
 
@@ -193,14 +193,14 @@ def _deal(step: "QueueChanges", groups: Sequence[Group], parked: "dict[str, dequ
         group = turns.popleft()
         mine = parked[group.name]
         size = int(min(group.weight if turns else want, group.room, want - given, max(0, len(mine))))
-        _admit(step, group, [mine.popleft() for _ in range(size)])
+        _admit_next(step, group, [mine.popleft() for _ in range(size)])
         given += size
         if size and mine and group.room:
             turns.append(group)
     return given
 
 
-def may_start_again(step: "QueueChanges", ready: ReadyJob) -> bool:
+def can_start(step: "QueueChanges", ready: ReadyJob) -> bool:
     """Whether its group's rate allows a suspect to start. If not, it is parked until the rate does."""
     name, key = ready.group_name, ready.job.key
     if name is None or read(step.tx, step.row, [name])[name].left > 0:
@@ -222,7 +222,7 @@ def count_starts(step: "QueueChanges", names: Sequence[str]) -> None:
             step.touch(name)
 
 
-def next_until(step: "QueueChanges") -> int | None:
+def next_time(step: "QueueChanges") -> int | None:
     """When the next claim may find a job of a group: now, or when a rate allows more."""
     row, tx = step.row, step.tx
     if tx.one(_SQL["any_turn"], (row.key,)) is not None:
@@ -265,7 +265,7 @@ def waiting(tx: Transaction, row: QueueRow, name: str) -> int:
     return int(tx.value(_SQL["in_line"], (row.key, name))) + int(tx.value(_SQL["out_of_line"], (row.key, name)))
 
 
-def refuse_overfull(tx: Transaction, row: QueueRow, added: "Counter[str]") -> None:
+def refuse_overfull_groups(tx: Transaction, row: QueueRow, added: "Counter[str]") -> None:
     """Raise if these jobs exceed the limit of a group; then none of them is stored."""
     for name, group in (read(tx, row, added) if added else {}).items():
         most = group.limits.max_waiting
@@ -298,7 +298,7 @@ class SqlGroups:
 
 
 def _set_group(tx: Transaction, queue: str, change: SetGroup, call: Call | None) -> GroupRow:
-    if answered(tx, call) is not None or (change.limits is None and change.paused is None):
+    if recall(tx, call) is not None or (change.limits is None and change.paused is None):
         return _group(tx, queue, change.name)
     remember(tx, call, [])
     row = tx.queue(queue)
@@ -314,7 +314,7 @@ def _set_group(tx: Transaction, queue: str, change: SetGroup, call: Call | None)
         _put_back(step, change.name)
     step.touch(change.name)
     step.flush()
-    return _view(tx, row, change.name)
+    return _group_row(tx, row, change.name)
 
 
 def _put_back(step: QueueChanges, name: str) -> None:
@@ -325,7 +325,7 @@ def _put_back(step: QueueChanges, name: str) -> None:
         step.stand_at(key, (Place.PARKED_SUSPECT if place == Place.SUSPECT else Place.PARKED, order))
 
 
-def admit_more(step: QueueChanges) -> None:
+def refill_all(step: QueueChanges) -> None:
     """The limits of all groups have changed: check each one that has parked jobs."""
     names, after = [], ""
     while found := [name for (name,) in step.tx.all(_SQL["parked_groups"], (step.row.key, after, _AT_ONCE))]:
@@ -338,7 +338,7 @@ def admit_more(step: QueueChanges) -> None:
 
 def _group(tx: Transaction, queue: str, name: str) -> GroupRow:
     row = tx.find(queue)
-    return GroupRow(name=name) if row is None else _view(tx, row, name)
+    return GroupRow(name=name) if row is None else _group_row(tx, row, name)
 
 
 def _page(tx: Transaction, queue: str, after: str, limit: int) -> Page[GroupRow]:
@@ -347,7 +347,7 @@ def _page(tx: Transaction, queue: str, after: str, limit: int) -> Page[GroupRow]
     while row is not None and len(found) <= limit and (name := tx.value(_SQL["next_name"], (row.key, after) * 2)):
         after = name
         if tx.value(_SQL["unfinished"], (row.key, name) * 2):
-            found.append(_view(tx, row, name))
+            found.append(_group_row(tx, row, name))
     return Page(tuple(found[:limit]), found[limit - 1].name if len(found) > limit else None)
 
 
@@ -356,7 +356,7 @@ def _own(tx: Transaction, row: QueueRow, name: str) -> GroupRow:
     return GroupRow(name=name, own=GroupLimits.load(own), paused=bool(paused))
 
 
-def _view(tx: Transaction, row: QueueRow, name: str) -> GroupRow:
+def _group_row(tx: Transaction, row: QueueRow, name: str) -> GroupRow:
     group = read(tx, row, [name])[name]
     return GroupRow(
         name=name,
@@ -376,7 +376,7 @@ def group_blockers(tx: Transaction, row: QueueRow, identity: str) -> GroupBlocke
     if found is None:
         return None
     name, order, priority = found
-    view = _view(tx, row, name)
+    view = _group_row(tx, row, name)
     parked = tx.value(_PLACE_OF, (key,)) <= Place.PARKED
     holders = tx.all(_SQL["holders"], (row.key, name, view.limits.concurrency or 0))
     return GroupBlockers(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from toril.engines.sql.calls import answered, remember
+from toril.engines.sql.calls import recall, remember
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.groups import make_ready
 from toril.engines.sql.options import load_options
@@ -55,7 +55,7 @@ def renew(tx: Transaction, leases: Sequence[Lease], ttl: int) -> Renewed:
 
 def report(tx: Transaction, queue: str, reports: Sequence[Report], call: Call | None) -> list[Verdict]:
     """Write each report whose lease is valid."""
-    before = answered(tx, call)
+    before = recall(tx, call)
     if before is not None:
         return [Verdict(verdict) for verdict in before]
     row = tx.find(queue)

@@ -6,7 +6,7 @@ from toril.engines.sql.breakers import prune_circuits
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.control import call_worker
 from toril.engines.sql.dead_letters import prune_dead_letters
-from toril.engines.sql.flows import release_parents, rollback
+from toril.engines.sql.flows import release_stuck_parents, roll_back
 from toril.engines.sql.options import load_options
 from toril.engines.sql.schema import SIGNALS, Place
 from toril.engines.sql.statements import query, statement, statements
@@ -60,7 +60,7 @@ def prune(tx: Transaction, queue: str, limit: int) -> int:
     if row.stepping & SIGNALS:
         removed += tx.run(_OLD_SIGNALS, (row.key, tx.now, limit))
     if row.flows:
-        removed += rollback(tx, row, limit) + release_parents(tx, row)
+        removed += roll_back(tx, row, limit) + release_stuck_parents(tx, row)
     return removed + _prune_aged(QueueChanges(tx, row), limit)
 
 

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 from toril.engines.shared import CHILD_GONE
 from toril.engines.sql.add import state_of
-from toril.engines.sql.calls import answered, recall_changed, remember_changed
+from toril.engines.sql.calls import recall, recall_changed, remember_changed
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.control import WIRE_WORD, FoundJob, each_job
-from toril.engines.sql.flows import ChildStatus, forgive, member, note_end, rejoin, reopen
+from toril.engines.sql.flows import ChildStatus, forgive, member, overwrite_end, rejoin, reopen
 from toril.engines.sql.groups import make_ready
 from toril.engines.sql.options import ParentLink, dump_again, load_failure, load_options
 from toril.engines.sql.recorded import adopt, recorded_at, run_again
@@ -148,7 +148,7 @@ def _join_again(step: QueueChanges, found: FoundJob, along: set[tuple[str, str]]
 def replay(tx: Transaction, queue: str, replays: Sequence[Replay], call: Call | None) -> ControlResult:
     """Store the job of each dead letter again, and delete the dead letter. Dead children run again with their parent:
     they are done too."""
-    before = answered(tx, call)
+    before = recall(tx, call)
     if before is not None:
         return recall_changed(before)
     found = find_dead_letters(tx, [each.id for each in replays])
@@ -252,7 +252,7 @@ def _call_back(tx: Transaction, parent: int, done: list[str], retried: set[tuple
             retried.add((queue, identity))
             reopen(tx, parent, queue, identity)
         elif found.job.ended:
-            note_end(tx, parent, ChildStatus.COMPLETED, (queue, identity), found.job.result or "null")
+            overwrite_end(tx, parent, ChildStatus.COMPLETED, (queue, identity), found.job.result or "null")
         else:
             reopen(tx, parent, queue, identity)
     return tx.one(_FLOWS["has_open"], (parent,)) is not None
@@ -263,7 +263,7 @@ def _replay_child(tx: Transaction, parent: int, child: tuple[str, str], done: li
     identity = letter_id(*child)
     dead = find_dead_letters(tx, [identity]).get(identity)
     if dead is None:
-        note_end(tx, parent, ChildStatus.IGNORED, child, CHILD_GONE)
+        overwrite_end(tx, parent, ChildStatus.IGNORED, child, CHILD_GONE)
         return
     step = QueueChanges(tx, tx.queue(dead.queue))
     _replay(step, dead, Replay(identity), done)

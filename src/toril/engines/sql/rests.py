@@ -25,7 +25,7 @@ from toril.model import (
     StepRow,
 )
 
-__all__ = ["await_keys", "begin_rest", "end_waits", "is_awaited_elsewhere", "let_times_pass"]
+__all__ = ["await_keys", "begin_rest", "end_times", "is_awaited_elsewhere", "stop_awaiting"]
 
 _SQL: Final = statements("rests")
 _TOO_LARGE: Final = (
@@ -37,7 +37,7 @@ _TOO_LARGE: Final = (
 def begin_rest(step: QueueChanges, job: JobFacts, rested: Rested) -> Failure | bool:
     """Whether a job rests now. It does not if something that it would rest for has come already, and fails where its
     rows or children cannot be added."""
-    reasons = _write_rows(step, job, rested.rests)
+    reasons = _record(step, job, rested.rests)
     if reasons is None:
         return Failure(_TOO_LARGE, "StepsTooLarge")
     for_children = not rested.rests or any(each.kind is StepKind.CALLED for each in rested.rests)
@@ -71,7 +71,7 @@ def begin_rest(step: QueueChanges, job: JobFacts, rested: Rested) -> Failure | b
     return True
 
 
-def _write_rows(step: QueueChanges, job: JobFacts, rests: Sequence[Rest]) -> tuple[RestReason, ...] | None:
+def _record(step: QueueChanges, job: JobFacts, rests: Sequence[Rest]) -> tuple[RestReason, ...] | None:
     """Write the row of each rest that has none; None if there is no room. What is recorded otherwise under its key has
     ended the rest already."""
     if not rests:
@@ -137,7 +137,7 @@ def await_keys(tx: Transaction, row: QueueRow, key: int, waits: Sequence[SignalW
     return True
 
 
-def end_waits(tx: Transaction, row: QueueRow, key: int, waits: Sequence[SignalWait]) -> None:
+def stop_awaiting(tx: Transaction, row: QueueRow, key: int, waits: Sequence[SignalWait]) -> None:
     """Signals by these keys are no longer sent to this job."""
     for each in waits:
         if each.key is not None:
@@ -158,7 +158,7 @@ def _has_come(step: QueueChanges, key: int, rests: Sequence[Rest]) -> bool:
     return tx.one(_SQL["kept"], (by_key, row.key, tx.now)) is not None
 
 
-def let_times_pass(tx: Transaction, row: QueueRow, key: int) -> None:
+def end_times(tx: Transaction, row: QueueRow, key: int) -> None:
     """A job that rests is run now by hand: its sleeps, and the pauses before the retries of its steps, are over."""
     rest = load_rest(tx.value(_SQL["rest_of"], (key,)))
     if rest is None:

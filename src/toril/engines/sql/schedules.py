@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from toril.codec.new_jobs import dump_new_job, load_new_job
-from toril.engines.sql.add import place_job
+from toril.engines.sql.add import store_job
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.control import WIRE_WORD
 from toril.engines.sql.schema import STATE_OF, Place, job_id
@@ -159,7 +159,7 @@ def _put(tx: Transaction, queue: str, schedule: Schedule, slot: int, expects: in
         return Moved.TAKEN
     drop_run(QueueChanges(tx, row), schedule.id)
     paused = before is not None and before.paused
-    run = None if paused else place_job(tx, row, run_job(schedule, slot))
+    run = None if paused else store_job(tx, row, run_job(schedule, slot))
     texts = (schedule.owner or "", timing_of(schedule), dump_new_job(schedule.job))
     tx.run(_SQL["put"], (row.key, schedule.id, slot, run, *texts))
     return Moved.DONE
@@ -179,7 +179,7 @@ def _advance(tx: Transaction, queue: str, schedule: str, since: int, to: int | N
         return Moved.DONE
     if _is_taken(tx, row, run_id(schedule, to)):
         return Moved.TAKEN
-    run = place_job(tx, row, run_job(view.schedule, to))
+    run = store_job(tx, row, run_job(view.schedule, to))
     tx.run(_SQL["advance"], (to, run, row.key, schedule))
     return Moved.DONE
 
@@ -203,7 +203,7 @@ def _resume(tx: Transaction, queue: str, schedule: str, since: int, to: int | No
         return Moved.DONE
     if _is_taken(tx, row, run_id(schedule, to)):
         return Moved.TAKEN
-    run = place_job(tx, row, run_job(view.schedule, to))
+    run = store_job(tx, row, run_job(view.schedule, to))
     tx.run(_SQL["resume"], (to, run, row.key, schedule))
     return Moved.DONE
 

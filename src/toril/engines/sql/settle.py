@@ -103,12 +103,12 @@ def settle(step: QueueChanges, batch: Sequence[Settlement]) -> tuple[Verdict, ..
         return ()
     last = _with_children(batch)
     if not last:
-        return tuple(_settle(step, batch))
+        return tuple(_settle_batch(step, batch))
     others = [settlement for settlement in batch if settlement.lease.id not in last]
-    verdicts = {id(each): verdict for each, verdict in zip(others, _settle(step, others), strict=True)}
+    verdicts = {id(each): verdict for each, verdict in zip(others, _settle_batch(step, others), strict=True)}
     for part in reversed(last.values()):  # each that need not wait goes to the very front
         step.flush()
-        verdicts |= {id(each): verdict for each, verdict in zip(part, _settle(step, part), strict=True)}
+        verdicts |= {id(each): verdict for each, verdict in zip(part, _settle_batch(step, part), strict=True)}
     return tuple(verdicts[id(each)] for each in batch)
 
 
@@ -126,7 +126,7 @@ def _with_children(batch: Sequence[Settlement]) -> dict[str, list[Settlement]]:
     return found
 
 
-def _settle(step: QueueChanges, batch: Sequence[Settlement]) -> list[Verdict]:
+def _settle_batch(step: QueueChanges, batch: Sequence[Settlement]) -> list[Verdict]:
     tx = step.tx
     keys = keys_of(tx, step.row, [settlement.lease.id for settlement in batch])
     held = {row.job.key: row for row in tx.gather(_HELD, (json.dumps(list(keys.values())),))}
@@ -157,13 +157,13 @@ def _settle(step: QueueChanges, batch: Sequence[Settlement]) -> list[Verdict]:
             final = _final(outcome, job, row.cancelling)
             if type(final) is Released and row.alone:
                 suspects.add(key)
-            _apply(step, job, final, released)
+            _settle_one(step, job, final, released)
         verdicts.append(Verdict.OK)
     step.leave_active(settled)
     if completed:
         complete(step, completed)
     for job in reversed(released):  # each goes to the very front, so the last one first keeps their order
-        _give_back(step, job, suspect=job.key in suspects)
+        _release(step, job, suspect=job.key in suspects)
     return verdicts
 
 
@@ -183,7 +183,7 @@ def _final(outcome: _Unfinished, job: JobFacts, cancelling: str | None) -> _Unfi
     return outcome
 
 
-def _apply(step: QueueChanges, job: JobFacts, outcome: _Unfinished, released: list[JobFacts]) -> None:
+def _settle_one(step: QueueChanges, job: JobFacts, outcome: _Unfinished, released: list[JobFacts]) -> None:
     match outcome:
         case Failed(failure):
             _fail(step, job, failure)
@@ -216,7 +216,7 @@ def _rest(step: QueueChanges, job: JobFacts, rested: Rested, released: list[JobF
         step.event(EventKind.WAITING, job.id, prev="active")
 
 
-def _give_back(step: QueueChanges, job: JobFacts, *, suspect: bool) -> None:
+def _release(step: QueueChanges, job: JobFacts, *, suspect: bool) -> None:
     """Put it at the front. A suspect has not been cleared yet, so it will be claimed alone again."""
     place, rank = step.row.front(0 if suspect else job.priority)
     make_ready(step, job.key, (Place.SUSPECT if suspect else place, rank))

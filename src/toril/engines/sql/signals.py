@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from toril.codec.steps import dump_received, load_rest, load_step
-from toril.engines.sql.calls import answered, remember
+from toril.engines.sql.calls import recall, remember
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.groups import make_ready
 from toril.engines.sql.recorded import RecordedJob, holder, recorded_job, steps_key
-from toril.engines.sql.rests import await_keys, end_waits
+from toril.engines.sql.rests import await_keys, stop_awaiting
 from toril.engines.sql.schema import RECORDED, SIGNALS, Place, job_id
 from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import QueueRow, Transaction, keys_of
@@ -85,7 +85,7 @@ _KEPT: Final = query("signals", "kept", StoredSignal)
 
 def deliver(tx: Transaction, queue: str, signals: Sequence[NewSignal], call: Call | None) -> list[DeliveredSignal]:
     """Send each signal, one after the other."""
-    before = answered(tx, call)
+    before = recall(tx, call)
     if before is not None:
         return [DeliveredSignal(SignalOutcome(outcome), job) for outcome, job in before]
     answers = [_deliver(tx, queue, each) for each in signals]
@@ -177,7 +177,7 @@ def receive(
     tx: Transaction, lease: Lease, key: str, signals: Sequence[SignalWait], digest: str | None, call: Call | None
 ) -> StepAnswer:
     """Receive the oldest of these signals. A repeated call reads the row again, which may be large."""
-    before = answered(tx, call)
+    before = recall(tx, call)
     if before is not None:
         verdict, at, has_row, steps, size = before
         held = holder(tx, lease.queue, lease) if has_row else None
@@ -245,11 +245,11 @@ def _receive(tx: Transaction, lease: Lease, key: str, signals: Sequence[SignalWa
         answer = reading.record(tx, row, ReceivedSignal(SignalWait(signal.name, signal.word), signal.text))
         if answer.verdict is StepVerdict.OK:
             _take(tx, row, number, signal, kept=kept)
-            end_waits(tx, row, number, signals)
+            stop_awaiting(tx, row, number, signals)
         return answer
     wait = reading.wait
     if wait is not None and wait.until is not None and wait.until <= tx.now:
-        end_waits(tx, row, number, signals)
+        stop_awaiting(tx, row, number, signals)
         return reading.record(tx, row, None)
     return StepAnswer(StepVerdict.OK, tx.now, None, job.count, job.bytes)
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from toril.codec.steps import load_rest
-from toril.engines.sql.calls import answered, remember
+from toril.engines.sql.calls import recall, remember
 from toril.engines.sql.inspector import STORED_JOB, record_of
 from toril.engines.sql.recorded import holder, recorded_job, replaces, steps_key
 from toril.engines.sql.replay import rewind
@@ -116,7 +116,7 @@ def _number(cursor: str) -> int:
 
 def record(tx: Transaction, queue: str, reports: Sequence[StepReport], call: Call | None) -> list[StepAnswer]:
     """Write each row whose lease holds, one after the other."""
-    before = answered(tx, call)
+    before = recall(tx, call)
     if before is not None:
         return [StepAnswer(StepVerdict(verdict), *rest) for verdict, *rest in before]
     answers = [_record(tx, queue, each) for each in reports]

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from toril.codec.new_jobs import dump_new_job
 from toril.engines.sql import transfer_export
-from toril.engines.sql.add import place_job
+from toril.engines.sql.add import store_job
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.dead_letters import keep_dead_letters
 from toril.engines.sql.dedup import owner_of
@@ -358,7 +358,7 @@ class _Import:
         drop_run(QueueChanges(tx, row), schedule.id)
         run = self._key(row, run_id(schedule.id, view.slot))
         if item.waits and run is None:
-            run = place_job(tx, row, run_job(schedule, view.slot))
+            run = store_job(tx, row, run_job(schedule, view.slot))
         last = None if item.last is None else self._key(row, item.last)
         tx.run(
             _SQL["put_schedule"],

@@ -36,7 +36,7 @@ SELECT coalesce(sum(count), 0)::bigint, min(time) FROM toril.group_starts WHERE 
 INSERT INTO toril.group_starts (queue, name, time, count) VALUES ($1, $2, $3, $4)
 ON CONFLICT (queue, name, time) DO UPDATE SET count = group_starts.count + excluded.count
 
--- name: queue_up
+-- name: wait_for_turn
 INSERT INTO toril.ring (queue, name, till, turn) VALUES ($1, $2, $3, $4)
 ON CONFLICT (queue, name) DO UPDATE
 SET turn = CASE WHEN ring.till = excluded.till THEN ring.turn ELSE excluded.turn END, till = excluded.till

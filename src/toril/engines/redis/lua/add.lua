@@ -22,7 +22,7 @@ local function look_up(count)
   local taken, fresh, seen, keys, of_groups = {}, 0, {}, {}, {}
   for i = 1, count do
     local id, key = arguments(i), ARGV[17 + (i - 1) * 14]
-    local owned = key ~= '' and (keys[key] or dedup.owner(key))
+    local owned = key ~= '' and (keys[key] or dedup.owner_of(key))
     local before = fresh
     if key ~= '' then keys[key] = true end
     if id ~= '' and not seen[id] then
@@ -38,7 +38,7 @@ local function look_up(count)
 end
 
 -- An error reply if a group would have more waiting than it may.
-local function overfull(of_groups)
+local function overfull_groups(of_groups)
   for name, count in pairs(of_groups) do
     local g = groups.get(name)
     local most, held = g.waiting, g.waiting and groups.waiting(g)
@@ -85,7 +85,7 @@ mistake = groups.wrong()
 if mistake then return mistake end
 local fresh, taken, of_groups = count, {}, {}
 if not plain then fresh, taken, of_groups = look_up(count) end
-mistake = overfull(of_groups)
+mistake = overfull_groups(of_groups)
 if mistake then return mistake end
 local most = tonumber(own[1] or nil)
 if most and fresh > 0 then

@@ -32,7 +32,7 @@ local mistake = context.wrong('zset', K.marker) or context.wrong('stream', K.eve
 if mistake then return mistake end
 
 settle.batch(batch)
-local gate, wake_at, suspects = claim.batch(want)
+local gate, wake_at, suspects = claim.jobs(want)
 if settle.delayed_some then places.mark_due() end
 claim.notify(want, gate, #batch.ids > 0, settle.released_suspect)
 calls.remember({batch.verdicts, leases.taken_ids, now, wake_at, gate, suspects, claim.unstarted})

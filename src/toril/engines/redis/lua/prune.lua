@@ -35,7 +35,7 @@ for i = 1, #aged do
   end
   call('ZREM', P .. K.ages, aged[i])
 end
-local moved = (dead_letters.can_add() and dead_letters.collect(limit) or 0) + flows.roll_back(limit) + flows.release_stuck()
+local moved = (dead_letters.can_add() and dead_letters.collect(limit) or 0) + flows.roll_back(limit) + flows.release_stuck_parents()
 moved = moved + signals.drop_old(limit)
 if groups.used() then moved = moved + groups.forget_starts() end
 groups.flush()

@@ -36,7 +36,7 @@ local function read()
   if there and not (kind and ('etp'):find(kind, 1, true)) then return OK, there end
   if not signals.await(id, waits) then return CLASH, false end
   till = kind == 'p' and till or '-'
-  local signal, kept = signals.first(id, waits)
+  local signal, kept = signals.oldest(id, waits)
   if signal then
     local row = write(there, till .. ' ' .. texts[signals.name_of(signal[2], signal[3])] .. ' ' .. signal[6])
     if not row then return FULL, false end

@@ -87,7 +87,7 @@ function REPAIR.lost_job() end  -- it is taken back by `recover`
 
 function REPAIR.stuck_parent(id)
   call('DEL', P .. id .. K.dependencies)
-  parents.let_go({base = P, id = id, key = P .. id})
+  parents.release({base = P, id = id, key = P .. id})
 end
 
 -- As if its owner ended now: a job that was kept for that moment is made.

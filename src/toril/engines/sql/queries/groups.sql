@@ -47,7 +47,7 @@ ON CONFLICT DO UPDATE SET count = count + excluded.count
 DELETE FROM group_starts WHERE (queue, name, time) IN (
     SELECT queue, name, time FROM group_starts WHERE queue = ? AND time <= ? LIMIT ?)
 
--- name: queue_up
+-- name: wait_for_turn
 INSERT INTO ring (queue, name, till, turn) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET turn = iif(till = excluded.till, turn, excluded.turn), till = excluded.till
 

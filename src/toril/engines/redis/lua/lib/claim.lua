@@ -69,8 +69,8 @@ function claim.has_passed_enough()
   return #claim.unstarted + groups.turned_away >= N.expired or claim.step_bytes >= N.claimed_steps
 end
 
--- The first `size` live jobs that `pop` returns.
-function claim.take(pop, size, suspect)
+-- Claim the first `size` live jobs that `pop` returns.
+function claim.from_place(pop, size, suspect)
   local most = #leases.taken + size
   while #leases.taken < most and not claim.has_passed_enough() do
     local ids = pop(queue.own[12] and 1 or most - #leases.taken)  -- one by one where they may have much recorded
@@ -119,15 +119,15 @@ function claim.pop_prioritized(size)
   return ids
 end
 
--- Take up to `size` jobs: a suspect alone, else from the line and from groups.
-function claim.take_some(size)
-  if ARGV[8] ~= '' and size > 0 and line.suspects > 0 then claim.take(claim.pop_suspect, 1, 1) end
+-- Claim up to `size` jobs: a suspect alone, else from the line, by precedence, and from groups when the line is empty.
+function claim.from_line(size)
+  if ARGV[8] ~= '' and size > 0 and line.suspects > 0 then claim.from_place(claim.pop_suspect, 1, 1) end
   if ARGV[8] == 'only' or #leases.taken > 0 then return end
   local first, second = claim.pop_waiting, claim.pop_prioritized
   if ARGV[10] == '1' then first, second = second, first end
   for _ = 1, N.passes do
-    claim.take(first, size - #leases.taken, 0)
-    if #leases.taken < size then claim.take(second, size - #leases.taken, 0) end
+    claim.from_place(first, size - #leases.taken, 0)
+    if #leases.taken < size then claim.from_place(second, size - #leases.taken, 0) end
     if #leases.taken == size or claim.has_passed_enough() then return end
     if not groups.used() or groups.admit_more(size - #leases.taken) == 0 then return end
     line.ready, line.prioritized, line.moved = line.ready + size, line.prioritized + size, true  -- it is in one of the two
@@ -135,7 +135,7 @@ function claim.take_some(size)
 end
 
 -- How many jobs the gates let through, which gate is the narrowest, and when it opens.
-function claim.gates(want)
+function claim.room(want)
   if queue.meta[1] then return 0, 'paused' end
   local size, gate, opens = want, nil, nil
   if most_running and most_running - line.running < size then
@@ -151,7 +151,7 @@ function claim.gates(want)
 end
 
 -- When a claim that got too few jobs may get more.
-function claim.wake_time()
+function claim.wake_at()
   if ARGV[8] == 'only' then return end
   if line.ready > line.suspects or line.prioritized > 0 or groups.can_admit() then return now end
   local first = call('ZRANGE', P .. K.delayed, 0, 0, 'WITHSCORES')
@@ -171,7 +171,7 @@ function claim.check_seats(wake_at)
 end
 
 -- Claim up to `want` jobs. Returns what prevents more, when there may be more, and how many suspects there are.
-function claim.batch(want)
+function claim.jobs(want)
   most_running = tonumber(queue.meta[2] or nil)
   most_running = most_running and (most_running < 0 and 0 or context.number(most_running))
   if want == 0 then return false, false, 0 end
@@ -181,9 +181,9 @@ function claim.batch(want)
     line.moved = true
     line.count_ready()
   end
-  local size, shut, opens = claim.gates(want)
+  local size, shut, opens = claim.room(want)
   local last_fence = leases.fence
-  if size > 0 then claim.take_some(size) end
+  if size > 0 then claim.from_line(size) end
   leases.record_granted()
   local count, suspects = #leases.taken, line.suspects
   rates.count_starts(count, last_fence)
@@ -194,7 +194,7 @@ function claim.batch(want)
   if line.moved then line.count_ready() end
   if count == want then return false, false, suspects end
   if shut and count == size then return shut, opens or shut == 'rate' and now + rates.ms, suspects end
-  local wake_at = claim.wake_time() or false
+  local wake_at = claim.wake_at() or false
   if groups.any_parked() then return 'groups', claim.check_seats(wake_at), suspects end
   return false, wake_at, suspects
 end

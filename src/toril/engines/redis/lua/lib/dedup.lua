@@ -43,7 +43,7 @@ function dedup.release(key, id)
 end
 
 -- The owner of a key. An owner that is gone without having ended has given it up.
-function dedup.owner(key)
+function dedup.owner_of(key)
   local owned = P .. K.dedup .. key
   local owner = call('GET', owned)
   if not owner then return nil end
@@ -96,7 +96,7 @@ end
 
 -- Store a job unless its key has an owner: {id, how, state} of the job that there is then.
 function dedup.store(id, _, name, data, options, delay, due, priority, lifo, expires, metadata, key, mode, ttl, group)
-  local owner, how = dedup.owner(key), 0
+  local owner, how = dedup.owner_of(key), 0
   ttl = mode ~= 'keep_last' and tonumber(ttl) or nil
   if owner then
     local state = places.state(owner)

@@ -6,7 +6,7 @@
 local fast_path = {}
 
 -- Jobs that are settled, their ids, and these as a set; nil if one is not as usual: see `run`.
-function fast_path.endings(count)
+function fast_path.ended_jobs(count)
   local ids, tokens, found, seen = {}, {}, {}, {}
   for i = 1, count do
     local at = 8 + i * 7
@@ -65,7 +65,7 @@ function fast_path.settle(ended, ids, running)
     call('XADD', EVENTS, '*', 'event', 'completed', 'jobId', ids[i], 'returnvalue', text, 'prev', 'active')
     local job, whole = ended[i], shown == '='
     runs[i] = metrics.run_record(ids[i], job, 'completed', whole and text or shown:sub(2), whole, job.subject)
-    metrics.attempt(job, 'c')
+    metrics.count_attempt(job, 'c')
     jobs.delete(ids[i], job.bare)
   end
   metrics.flush()
@@ -83,7 +83,7 @@ function fast_path.run(want, count)
   local due = there > 0 and call('ZRANGE', P .. K.delayed, '0', '0', 'WITHSCORES')[2]
   due = due and math.floor(due / N.ties)
   if (due and due <= now) or there > (due and 1 or 0) then return end
-  local ended, ids, seen = fast_path.endings(count)
+  local ended, ids, seen = fast_path.ended_jobs(count)
   if not ended then return end
   local next_ones, more = fast_path.next_jobs(seen, want)
   if not next_ones then return end

@@ -138,7 +138,7 @@ function flows.store_parent(node)
     call('HSET', P .. K.toril, F.expiring, 1)
   end
   if n[11] ~= '' then call('HSET', node.key, F.metadata, n[11]) end
-  if n[16] ~= '' then call('HSET', node.key, F.group, n[16], F.order, groups.order(n[9] == '1')) end
+  if n[16] ~= '' then call('HSET', node.key, F.group, n[16], F.order, groups.next_order(n[9] == '1')) end
   call('ZADD', P .. K.waiting_children, NOW, n[2])
   queue.event('added', 'jobId', n[2], 'name', n[3])
   queue.event('waiting-children', 'jobId', n[2])
@@ -214,7 +214,7 @@ function flows.adopt(id, text)
 end
 
 -- A few parents per round, others in the next minute; and a few open children of each.
-function flows.release_stuck()
+function flows.release_stuck_parents()
   local waiting, removed = call('ZCARD', P .. K.waiting_children), 0
   local first = waiting > 0 and math.floor(now / 60000) * N.parents_checked % waiting or 0
   local ids = waiting > 0 and call('ZRANGE', P .. K.waiting_children, first, first + N.parents_checked - 1) or {}

@@ -129,7 +129,7 @@ function groups.member(name, order, priority, kind, id)
 end
 
 -- A place behind all of its group, or before them.
-function groups.order(first)
+function groups.next_order(first)
   groups.start_using()
   local number = call('HINCRBY', P .. K.toril, F.orders, 1)
   return string.format('%.0f', first and N.orders - number or N.orders + number)

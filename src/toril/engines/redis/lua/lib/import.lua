@@ -27,7 +27,7 @@ end
 
 -- A key stays with whom it has an owner for already.
 function import.hold(id, held)
-  if held == cjson.null or dedup.owner(held[1]) then return end
+  if held == cjson.null or dedup.owner_of(held[1]) then return end
   dedup.take(held[1], id, held[2] ~= '' and math.max(1, tonumber(held[2]) - now) or nil)
   if #held[3] == 0 then return end
   local following = P .. K.dedup_next .. held[1]
@@ -80,7 +80,7 @@ function import.job(job)
   import.bases[P] = true
   import.fill('HSET', P .. id, job[9])
   if job[7] ~= '' then
-    order = groups.order(false)
+    order = groups.next_order(false)
     call('HSET', P .. id, F.group, job[7], F.order, order)
   end
   if id:find('^%d+$') and #id < 16 and tonumber(id) > tonumber(call('GET', P .. K.id) or 0) then call('SET', P .. K.id, id) end

@@ -81,7 +81,7 @@ function metrics.bucket(ms, field)
 end
 
 -- One attempt came back. How long a job waited is known only of its first start; a parent waited for its children.
-function metrics.attempt(job, kind)
+function metrics.count_attempt(job, kind)
   if job.started ~= last_start then  -- those of one claim share it
     last_start, last_started = job.started, context.number(job.started)
   end

@@ -14,7 +14,7 @@ function new_jobs.store(id, _, name, data, options, delay, due, priority, lifo, 
   if due > now then fields[#fields + 1], fields[#fields + 2] = F.ready, due end
   if key and key ~= '' then fields[#fields + 1], fields[#fields + 2] = F.dedup, key end
   if metadata ~= '' then fields[#fields + 1], fields[#fields + 2] = F.metadata, metadata end
-  local order = group and group ~= '' and groups.order(lifo == '1')
+  local order = group and group ~= '' and groups.next_order(lifo == '1')
   if order then
     fields[#fields + 1], fields[#fields + 2], fields[#fields + 3], fields[#fields + 4] = F.group, group, F.order, order
   end

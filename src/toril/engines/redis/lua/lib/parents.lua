@@ -28,7 +28,7 @@ end
 
 -- Release a parent whose children have all ended.
 function parents.release_if_done(link)
-  if try('SCARD', link.key .. K.dependencies) == 0 then parents.let_go(link) end
+  if try('SCARD', link.key .. K.dependencies) == 0 then parents.release(link) end
 end
 
 -- Whether a job is delayed because it rests, for its children too. Other libraries move jobs on, and do not know of it.
@@ -40,9 +40,9 @@ function parents.rests(link)
 end
 
 -- Let a parent go on that waits for its children, whether or not it rests for something else as well.
-function parents.let_go(link)
-  if parents.rests(link) then return parents.release(link, K.delayed, 'delayed') end
-  return parents.release(link, K.waiting_children, 'waiting-children')
+function parents.release(link)
+  if parents.rests(link) then return parents.release_from(link, K.delayed, 'delayed') end
+  return parents.release_from(link, K.waiting_children, 'waiting-children')
 end
 
 -- Make a parent fail for its child at its next claim, as in BullMQ, so that it fails in its own queue.
@@ -52,7 +52,7 @@ function parents.fail(link, reason)
     if try('ZSCORE', link.base .. name, link.id) then return end
   end
   try('HSET', link.key, F.deferred, reason, F.delay, 0)
-  if not parents.release(link, K.waiting_children, 'waiting-children') then parents.release(link, K.delayed, 'delayed') end
+  if not parents.release_from(link, K.waiting_children, 'waiting-children') then parents.release_from(link, K.delayed, 'delayed') end
 end
 
 -- Record in the parent how a child ended.
@@ -82,13 +82,13 @@ function parents.child_ended(child, field, ending, text, stays)
     if #text > 1000 then text = text:sub(1, 1000):gsub('[\128-\191]*$', ''):gsub('[\192-\255]$', '') end  -- do not cut a character in half
     return parents.fail(link, 'child ' .. child:sub(#PREFIX + 1) .. ' failed: ' .. text)
   elseif failed and link.cpof then
-    return parents.let_go(link)
+    return parents.release(link)
   end
   parents.release_if_done(link)
 end
 
 -- Let a parent go on that stands in this set: to the front, after its own delay if it has one.
-function parents.release(link, name, prev)
+function parents.release_from(link, name, prev)
   local base, id = link.base, link.id
   if try('ZREM', base .. name, id) ~= 1 then return false end
   local f = try('HMGET', link.key, F.delay, F.priority, F.group, F.order, F.rest)

@@ -20,7 +20,7 @@ function replay.into_line(base, id, waits)
     places.to_back(id, context.number(call('HGET', P .. id, F.priority), N.lowest_priority) or 0)
     queue.event('waiting', 'jobId', id, 'prev', 'failed')
   elseif try('ZADD', base .. K.waiting_children, NOW, id) then
-    parents.release({base = base, id = id, key = base .. id}, K.waiting_children, 'failed')
+    parents.release_from({base = base, id = id, key = base .. id}, K.waiting_children, 'failed')
   end
 end
 

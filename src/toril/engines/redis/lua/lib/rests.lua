@@ -26,7 +26,7 @@ function rests.has_come(id, list)
     if list[i].till and list[i].till <= now then return true end
   end
   for i = 1, #list do
-    if #list[i][6] > 0 and (not signals.await(id, list[i][6]) or signals.first(id, list[i][6])) then return true end
+    if #list[i][6] > 0 and (not signals.await(id, list[i][6]) or signals.oldest(id, list[i][6])) then return true end
   end
   return false
 end

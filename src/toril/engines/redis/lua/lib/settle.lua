@@ -58,7 +58,7 @@ end
 
 -- `kind` is one letter: completed, failed, retried, snoozed, released (l), cancelled (x), to rest (w).
 function settle.one(id, job, kind, text, shown, extra, trace)
-  metrics.attempt(job, kind)
+  metrics.count_attempt(job, kind)
   local brief
   if kind == 'r' then trace, brief = trace:match('^([^\n]*)\n(.*)$') end
   local whole = shown == '='

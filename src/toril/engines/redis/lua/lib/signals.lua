@@ -127,7 +127,7 @@ function signals.keep(signal)
 end
 
 -- The oldest of these signals that a job can read, and the name of those it is kept with, if it is not in the inbox.
-function signals.first(id, waits)
+function signals.oldest(id, waits)
   local inbox, best, from = signals.list(P .. id, F.inbox), nil, nil
   local function consider(signal, wanted)
     local older = not best or signal[5] < best[5]
