@@ -332,3 +332,14 @@ def test_a_redis_url_says_where_and_how() -> None:
     assert (address.timeout, address.node_visibility, address.allow_eviction) == (2.5, False, True)
     assert "p@ss" not in repr(address)
     assert parse("unix:///run/redis.sock").arguments["path"] == "/run/redis.sock"
+
+
+def test_the_page_on_architecture_counts_what_an_exchange_defines() -> None:
+    page = " ".join((Path(__file__).parents[2] / "docs" / "architecture.md").read_text().split())
+    fast, _, _ = script("exchange").source.partition("if answer then return answer end")
+    defined = [re.findall(r"^function (\w+)\.", text, re.MULTILINE) for text in (fast, script("exchange").source)]
+    (usual, few), (every, many) = [(len(found), len(set(found))) for found in defined]
+
+    assert f"{few} of {len(SUBJECTS)} Lua subjects on the fast path" in page
+    assert f"brings the count to {usual} functions of {few} subjects" in page
+    assert f"adds {every - usual} functions and brings the count to {many} subjects" in page

@@ -12,7 +12,7 @@ if before then return before end
 if count == 0 then calls.remember({}) return {} end
 local added = plain and new_jobs.add_plain(count)
 if added then return added end
--- then queue groups places dedup steps
+-- then events queue groups places dedup steps
 -- Jobs of all kinds: each has fourteen arguments (id, name, data, options, delay, due, priority, lifo, expires, metadata; of
 -- its deduplication the key, the mode, the time; its group).
 local function arguments(i) return unpack(ARGV, 7 + (i - 1) * 14, 20 + (i - 1) * 14) end
@@ -56,7 +56,7 @@ local function store_all(count, number, taken)
     local id = chosen ~= '' and chosen or tostring(number + i)
     local state = taken[id] or states[id]
     if chosen ~= '' and state then
-      queue.event('duplicated', 'jobId', id)
+      events.add('duplicated', 'jobId', id)
       answer[i] = {id, 1, state}
     elseif ARGV[17 + (i - 1) * 14] ~= '' then
       answer[i] = dedup.store(id, arguments(i))
@@ -105,7 +105,7 @@ if plain then
 else
   answer = store_all(count, number, taken)
   places.mark_due()
-  queue.trim_events(longest)
+  events.trim(longest)
 end
 places.mark_ready()
 calls.remember(answer)

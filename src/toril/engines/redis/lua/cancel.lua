@@ -3,9 +3,9 @@
 -- ARGV    now, sender, number; reason; ids
 -- Returns ids done, ids asked, {id, state} of those refused
 -- Events  failed
--- uses places finish control workers
+-- uses places finish job_control workers
 local reason = ARGV[4]
-return control.change(5, function(id, state)
+return job_control.each_job(5, function(id, state)
   if state == 'completed' or state == 'failed' then return '' end
   local f = call('HMGET', P .. id, F.name, F.added_at, F.started_at, F.attempts_made, F.stalls, F.worker, F.opts, F.parent, F.parked)
   if state == 'active' then

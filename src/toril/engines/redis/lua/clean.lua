@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; limit, state, grace
 -- Returns ids, 1 if there may be more
 -- Events  cleaned
--- uses calls queue jobs groups parents schedules sweep
+-- uses calls events jobs groups parents schedules sweep
 local before = calls.recall()
 if before then return before end
 local mistake = context.wrong('list', K.wait)
@@ -36,7 +36,7 @@ end
 jobs.flush_deleted()
 parents.flush()
 groups.flush()
-if #sweep.ids > 0 then queue.event('cleaned', 'count', #sweep.ids) end
+if #sweep.ids > 0 then events.add('cleaned', 'count', #sweep.ids) end
 local answer = {sweep.ids, #sweep.ids == limit and 1 or 0}
 calls.remember(answer)
 return answer

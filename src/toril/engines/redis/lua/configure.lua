@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; the queue's name; for each setting its kind, and three values
 -- Returns paused, concurrency, rate's max, ms and window, how many may wait, until when nothing starts, limits of groups
 -- Events  paused, resumed
--- uses calls queue groups group_maintenance places
+-- uses calls events queue groups group_maintenance places
 local function settings()
   local meta = call('HMGET', P .. K.meta, F.is_paused, F.concurrency, F.rate_max, F.rate_ms)
   local own = call('HMGET', P .. K.toril, F.window, F.max_waiting, F.held_till, F.groups_set, F.groups_declared)
@@ -25,12 +25,12 @@ end
 
 local SET = {}
 function SET.pause()
-  if call('HSET', P .. K.meta, F.is_paused, 1) == 1 then queue.event('paused') end
+  if call('HSET', P .. K.meta, F.is_paused, 1) == 1 then events.add('paused') end
   call('DEL', P .. K.marker)
 end
 -- What versions before 6 put aside while the queue was paused goes back to the front.
 function SET.resume()
-  if call('HDEL', P .. K.meta, F.is_paused) == 1 then queue.event('resumed') end
+  if call('HDEL', P .. K.meta, F.is_paused) == 1 then events.add('resumed') end
   while call('LMOVE', P .. K.paused, P .. K.wait, 'LEFT', 'RIGHT') do end
 end
 function SET.concurrency(limit) set(P .. K.meta, F.concurrency, limit) end

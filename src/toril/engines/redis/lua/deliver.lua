@@ -4,7 +4,7 @@
 -- ARGV    now, sender, number; the queue's name; for each name, key, job, id, ttl, `1` only if a job rests for it, payload
 -- Returns for each an outcome, and its job if that is known
 -- Events  waiting
--- uses calls queue places steps signals parents
+-- uses calls events queue places steps signals parents
 local before = calls.recall()
 if before then return before end
 local mistake = context.wrong('list', K.wait, K.active) or context.wrong('stream', K.events)
@@ -37,7 +37,7 @@ local function wake(id, place)
   places.leave(id, place)
   call('HSET', P .. id, F.delay, 0)
   places.to_front(id, context.number(call('HGET', P .. id, F.priority), N.lowest_priority) or 0)
-  queue.event('waiting', 'jobId', id, 'prev', place == 'delayed' and place or 'waiting-children')
+  events.add('waiting', 'jobId', id, 'prev', place == 'delayed' and place or 'waiting-children')
 end
 
 local function to_job(job, name, key, id, only, payload)
@@ -78,7 +78,7 @@ for i = 5, #ARGV, 7 do
   end
 end
 if longest then
-  queue.trim_events(longest)
+  events.trim(longest)
   places.mark_ready()
   places.mark_due()
 end

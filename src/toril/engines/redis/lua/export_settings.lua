@@ -4,7 +4,7 @@
 -- Returns number, mark, items, now; nothing if it was sent before
 -- Errors  TORILMOVING
 -- Events  paused
--- uses queue signals export
+-- uses events signals export
 local before = export.under_way()
 if before then return before end
 local mistake = context.wrong('hash', K.meta, K.toril, K.group_own, K.group_starts, K.kept_signals) or context.wrong('stream', K.events)
@@ -14,7 +14,7 @@ local meta = call('HMGET', P .. K.meta, F.is_paused, F.concurrency, F.rate_max, 
 local target, was_paused = (call('HGET', export.progress, 'queue:' .. ARGV[2]) or ''):match('^(%S+) (%d)$')
 local paused = meta[1] and (was_paused or '1') or '0'  -- where someone has let it go on since, that counts
 
-if call('HSET', P .. K.meta, F.is_paused, 1) == 1 then queue.event('paused') end
+if call('HSET', P .. K.meta, F.is_paused, 1) == 1 then events.add('paused') end
 call('DEL', P .. K.marker)
 while call('LMOVE', P .. K.paused, P .. K.wait, 'LEFT', 'RIGHT') do end
 if target == ARGV[3] then return false end

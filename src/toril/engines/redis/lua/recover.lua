@@ -3,7 +3,7 @@
 -- ARGV    now, limit, cause or nothing, `1` if there is a cause; for each lease of the dead id, token
 -- Returns {ids that wait again, ids failed, ids cancelled}, the next deadline, 1 if there are more, now
 -- Events  failed, waiting, stalled
--- uses queue groups group_maintenance places metrics finish
+-- uses events groups group_maintenance places metrics finish
 local TOO_OFTEN = 'job stalled more than allowable limit'
 
 -- A lock that is there although our lease ran out: with the server's clock both end together, so it is another's by now.
@@ -39,10 +39,10 @@ local function recover(id, back)
       call('RPUSH', P .. K.wait, id)
       call('ZADD', P .. K.suspects, call('HINCRBY', P .. K.toril, F.stood, 1), id)
     end
-    queue.event('waiting', 'jobId', id, 'prev', 'active')
+    events.add('waiting', 'jobId', id, 'prev', 'active')
     table.insert(back[1], id)
   end
-  if ARGV[4] == '1' then queue.event('stalled', 'jobId', id, 'cause', ARGV[3]) else queue.event('stalled', 'jobId', id) end
+  if ARGV[4] == '1' then events.add('stalled', 'jobId', id, 'cause', ARGV[3]) else events.add('stalled', 'jobId', id) end
 end
 
 -- Running jobs that have no deadline of ours are run by other libraries' workers. They take a job and its lock in one step,
@@ -94,7 +94,7 @@ local soonest = recover_strangers(back)
 if #back[1] + #back[2] + #back[3] > 0 then
   finish.flush()
   groups.flush()
-  queue.trim_events(call('HGET', P .. K.meta, F.max_events))
+  events.trim(call('HGET', P .. K.meta, F.max_events))
   if not places.is_blocked() then call('ZADD', P .. K.marker, 0, '0') end
 end
 group_maintenance.check_seats(N.seats_checked)

@@ -3,14 +3,14 @@
 -- ARGV    now, sender, number; ids
 -- Returns ids done, none asked, {id, state} of those refused
 -- Events  removed
--- uses queue jobs places parents signals dedup control
-return control.change(4, function(id, state)
+-- uses events jobs places parents signals dedup job_control
+return job_control.each_job(4, function(id, state)
   if state == 'active' then return '' end
   places.leave(id, state)
   signals.leave(id)
   dedup.disown(id)
   jobs.delete(id)
-  queue.event('removed', 'jobId', id, 'prev', state == 'waiting' and 'wait' or state:gsub('_', '-'))
+  events.add('removed', 'jobId', id, 'prev', state == 'waiting' and 'wait' or state:gsub('_', '-'))
   return 'done'
 end, function()
   jobs.flush_deleted()

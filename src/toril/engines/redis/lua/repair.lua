@@ -3,7 +3,7 @@
 -- ARGV    now, `look` or `repair`; for each fault its kind, whose it is, the place where it shows
 -- Returns for each 1 if it is there, 0 if not, -1 if it was not looked for: too much had to be walked, so ask again
 -- Events  waiting, delayed, waiting-children, added
--- uses queue jobs line groups places parents dedup faults workers
+-- uses events jobs line groups places parents dedup faults workers
 -- How each fault is repaired. What loses least is kept: a run that goes on, then an end, then what is ready.
 local REPAIR = {}
 
@@ -42,15 +42,15 @@ function REPAIR.orphan(id)
   if faults.is_locked(id) then return call('LPUSH', P .. K.active, id) end
   if has_children(id) then
     call('ZADD', P .. K.waiting_children, NOW, id)
-    return queue.event('waiting-children', 'jobId', id)
+    return events.add('waiting-children', 'jobId', id)
   end
   local due = (context.number(f[3]) or 0) + (context.number(f[4]) or 0)
   if due > now then
     line.delay(id, due)
-    queue.event('delayed', 'jobId', id, 'delay', due)
+    events.add('delayed', 'jobId', id, 'delay', due)
   else
     places.to_back(id, context.number(f[2], N.lowest_priority) or 0)
-    queue.event('waiting', 'jobId', id)
+    events.add('waiting', 'jobId', id)
   end
 end
 

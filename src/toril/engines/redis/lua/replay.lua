@@ -4,7 +4,7 @@
 --         or nothing
 -- Returns those done, dead children of those among them, nothing, {id, state} of those refused
 -- Events  waiting, waiting-children
--- uses calls queue places parents dead_letters replay
+-- uses calls events queue places parents dead_letters replay
 local before = calls.recall()
 if before then return before end
 local mistake = context.wrong('list', K.wait, K.active) or context.wrong('zset', K.prioritized, K.marker, K.results_till)
@@ -29,7 +29,7 @@ for i = 5, #ARGV, 5 do
   end
 end
 if longest then
-  queue.trim_events(longest)
+  events.trim(longest)
   places.mark_ready()
 end
 local answer = {replay.done, {}, refused}

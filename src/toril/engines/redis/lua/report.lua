@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; for each report id, token, kind (progress, log, data, checkpoint), text
 -- Returns verdicts
 -- Events  progress
--- uses calls queue jobs leases
+-- uses calls events jobs leases
 local before = calls.recall()
 if before then return before end
 local mistake = context.wrong('stream', K.events) or context.wrong('zset', K.deadlines)
@@ -31,11 +31,11 @@ for i, held in ipairs(leases.held(ids, tokens)) do
   elseif held then
     call('HSET', P .. id, FIELD[kind], text)
     if kind == 'progress' then
-      queue.event('progress', 'jobId', id, 'data', text)
+      events.add('progress', 'jobId', id, 'data', text)
       has_event = true
     end
   end
 end
-if has_event then queue.trim_events(call('HGET', P .. K.meta, F.max_events)) end
+if has_event then events.trim(call('HGET', P .. K.meta, F.max_events)) end
 calls.remember(verdicts)
 return verdicts

@@ -4,8 +4,8 @@
 -- ARGV    now, sender, number; ids
 -- Returns ids done, none asked, {id, state} of those refused
 -- Events  waiting, waiting-children
--- uses queue places parents steps replay control
-return control.change(4, function(id, state)
+-- uses events places parents steps replay job_control
+return job_control.each_job(4, function(id, state)
   if replay.with_parent[P .. id] then return 'done' end
   if state ~= 'completed' and state ~= 'failed' then return '' end
   places.leave(id, state)
@@ -16,7 +16,7 @@ return control.change(4, function(id, state)
     replay.into_line(P, id, true)
   else
     places.to_back(id, context.number(call('HGET', P .. id, F.priority), N.lowest_priority) or 0)
-    queue.event('waiting', 'jobId', id, 'prev', state)
+    events.add('waiting', 'jobId', id, 'prev', state)
   end
   return 'done'
 end)

@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; the job, the row's key or nothing
 -- Returns ids done, none asked, {id, state} of those refused; nothing if there is no such row
 -- Events  waiting, waiting-children
--- uses calls queue places parents steps signals replay control
+-- uses calls events places parents steps signals replay job_control
 local before = calls.recall()
 if before then return before end
 local mistake = context.wrong('list', K.wait, K.active) or context.wrong('stream', K.events)
@@ -14,7 +14,7 @@ if mistake then return mistake end
 local id, name = ARGV[4], ARGV[5]
 local key, state = P .. id, places.state(id)
 local held_back = state == 'waiting_children' and call('SISMEMBER', key .. K.dependencies, key .. K.hold) == 1
-if not state or state == 'active' or held_back then return control.answer({}, {}, {{id, state or false}}) end
+if not state or state == 'active' or held_back then return job_control.answer({}, {}, {{id, state or false}}) end
 
 local rows, from = steps.all(key), name == '' and 1 or nil
 for i = 1, #rows do
@@ -32,11 +32,11 @@ replay.reset(key)
 if ended then parents.rejoin(id, call('HGET', key, F.parent)) end
 if waits then
   call('ZADD', P .. K.waiting_children, NOW, id)
-  queue.event('waiting-children', 'jobId', id, 'prev', 'waiting-children')
+  events.add('waiting-children', 'jobId', id, 'prev', 'waiting-children')
 elseif state == 'failed' and replay.children(key) then
   replay.into_line(P, id, true)
 else
   places.to_back(id, context.number(call('HGET', key, F.priority), N.lowest_priority) or 0)
-  queue.event('waiting', 'jobId', id, 'prev', state == 'waiting_children' and 'waiting-children' or state)
+  events.add('waiting', 'jobId', id, 'prev', state == 'waiting_children' and 'waiting-children' or state)
 end
-return control.answer({id}, {}, {})
+return job_control.answer({id}, {}, {})

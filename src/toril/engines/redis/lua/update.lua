@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; for each update kind (data, priority, delay), id, value, `1` for the front
 -- Returns ids done, none asked, {id, state} of those refused
 -- Events  delayed
--- uses calls queue line groups places steps control
+-- uses calls events line groups places steps job_control
 local before = calls.recall()
 if before then return before end
 local mistake = context.wrong('list', K.wait) or context.wrong('zset', K.prioritized, K.delayed, K.marker, K.suspects)
@@ -23,7 +23,7 @@ function UPDATES.delay(id, state, delay)
   call('ZREM', P .. K.delayed, id)
   call('HSET', P .. id, F.delay, delay)
   line.delay(id, now + delay)
-  queue.event('delayed', 'jobId', id, 'delay', now + delay)
+  events.add('delayed', 'jobId', id, 'delay', now + delay)
   return true
 end
 
@@ -52,4 +52,4 @@ for i = 4, #ARGV, 4 do
   end
 end
 
-return control.answer(done, asked, refused)
+return job_control.answer(done, asked, refused)

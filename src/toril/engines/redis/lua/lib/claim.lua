@@ -1,5 +1,5 @@
 -- Claims: which jobs, what prevents more, and when there may be more.
--- needs queue jobs line groups group_maintenance rates leases finish steps
+-- needs events queue jobs line groups group_maintenance rates leases finish steps
 -- ARGV[4] want, [8] alone ('only': suspects only), [10] priorities first, [11] to [13] the claimer's own rate:
 -- max, ms, window.
 local claim = {unstarted = {}, step_bytes = 0}
@@ -19,7 +19,7 @@ function claim.promote()
       local priority = context.number(f[2], N.lowest_priority) or 0
       if f[3] then groups.due(due[i], f[3], f[4], priority) else line.push(due[i], priority) end
       call('HSET', P .. due[i], F.delay, 0)
-      queue.event('waiting', 'jobId', due[i], 'prev', 'delayed')
+      events.add('waiting', 'jobId', due[i], 'prev', 'delayed')
     end
   end
   groups.flush()
@@ -205,8 +205,8 @@ end
 function claim.notify(want, gate, settled, released_suspect)
   if settled or #leases.taken > 0 or #claim.unstarted > 0 then
     local left = line.ready + line.prioritized + line.running
-    if left == 0 and call('ZCARD', P .. K.delayed) == 0 and not groups.any_parked() then queue.event('drained') end
-    if #leases.taken == 0 then queue.trim_events(queue.meta[5]) end
+    if left == 0 and call('ZCARD', P .. K.delayed) == 0 and not groups.any_parked() then events.add('drained') end
+    if #leases.taken == 0 then events.trim(queue.meta[5]) end
   end
   local open = not queue.meta[1] and not (most_running and line.running >= most_running)
   local worth = open and gate ~= 'rate'

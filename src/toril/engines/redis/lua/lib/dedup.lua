@@ -1,5 +1,5 @@
 -- Deduplication keys, each owned by one job at a time.
--- needs queue jobs line places parents new_jobs steps signals
+-- needs events jobs line places parents new_jobs steps signals
 -- `de:<key>` names the owner, for a time or until it ends; `dn:<key>` is a job to be made when it ends. Where the clock
 -- is not the server's, the time is written beside.
 local dedup = {repeated = {}}
@@ -70,7 +70,7 @@ function dedup.repeated.replace(_, owner, _, state)
   signals.leave(owner)
   jobs.delete(owner)
   jobs.flush_deleted()
-  queue.event('removed', 'jobId', owner, 'prev', 'delayed')
+  events.add('removed', 'jobId', owner, 'prev', 'delayed')
   return true
 end
 
@@ -80,7 +80,7 @@ function dedup.repeated.reschedule(_, owner, _, state, _, _, _, _, delay, due)
   call('ZREM', P .. K.delayed, owner)
   call('HSET', P .. owner, F.delay, due - now)
   line.delay(owner, due)
-  queue.event('delayed', 'jobId', owner, 'delay', due)
+  events.add('delayed', 'jobId', owner, 'delay', due)
 end
 
 function dedup.repeated.keep_last(key, _, _, state, id, name, data, options, _, due, expires, metadata, group)
@@ -104,7 +104,7 @@ function dedup.store(id, _, name, data, options, delay, due, priority, lifo, exp
     local makes_way = dedup.repeated[mode](key, owner, ttl, as, id, name, data, options, delay, due, expires, metadata, group)
     local old, new = owner, id
     if makes_way then old, new = id, owner end
-    queue.event('deduplicated', 'jobId', old, 'deduplicationId', key, 'deduplicatedJobId', new)
+    events.add('deduplicated', 'jobId', old, 'deduplicationId', key, 'deduplicatedJobId', new)
     if not makes_way then return {owner, 2, state or 'completed'} end
     how = 3
   end

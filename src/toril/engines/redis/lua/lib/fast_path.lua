@@ -1,5 +1,5 @@
 -- The usual exchange, run before anything else is defined.
--- needs calls queue jobs line metrics leases
+-- needs calls events queue jobs line metrics leases
 -- That is: jobs that have completed and are not kept, of a queue without groups, limits, priorities and suspects, whose
 -- next jobs can start. It does what all the subjects after it would do, which a script has to define before it can call
 -- them: for a few jobs that takes longer than the work. Whatever it is not sure of it leaves to them, unchanged.
@@ -98,8 +98,8 @@ function fast_path.run(want, count)
   for i = 1, #next_ones do leases.grant(unpack(next_ones[i], 1, 4)) end
   leases.record_granted(one)
   if count > 0 and #leases.taken == 0 then
-    if not more and running == count and not due then queue.event('drained') end
-    queue.trim_events(meta[5])
+    if not more and running == count and not due then events.add('drained') end
+    events.trim(meta[5])
   end
   if more and not marked then call('ZADD', P .. K.marker, '0', '0') end
   if marked and not more then call('ZREM', P .. K.marker, '0') end

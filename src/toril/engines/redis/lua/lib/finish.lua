@@ -1,5 +1,5 @@
 -- A job ends: retention, result, parent, deduplication key, dead letter.
--- needs queue jobs groups metrics parents dedup dead_letters signals
+-- needs events jobs groups metrics parents dedup dead_letters signals
 local finish = {}
 local RETENTION = {completed = 'removeOnComplete', failed = 'removeOnFail'}
 local SET = {completed = P .. K.completed, failed = P .. K.failed}
@@ -141,9 +141,9 @@ end
 -- A job has failed for good, or is cancelled.
 function finish.fail(id, job, cause, reason, kind, trace, shown, whole)
   if cause == 'cancelled' then
-    queue.event('failed', 'jobId', id, 'failedReason', reason, 'prev', 'active', 'cause', cause)
+    events.add('failed', 'jobId', id, 'failedReason', reason, 'prev', 'active', 'cause', cause)
   else
-    queue.event('failed', 'jobId', id, 'failedReason', reason, 'prev', 'active')
+    events.add('failed', 'jobId', id, 'failedReason', reason, 'prev', 'active')
   end
   finish.job('failed', id, job, cause, reason, shown, whole, finish.failure_fields(id, job.options, reason, kind, trace))
 end

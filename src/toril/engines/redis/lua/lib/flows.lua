@@ -1,5 +1,5 @@
 -- Jobs that wait for other jobs, in any queues: added, waited for, rolled back.
--- needs queue jobs groups places parents new_jobs steps signals
+-- needs events queue jobs groups places parents new_jobs steps signals
 -- First what becomes of each node is decided, then it is written. `with_children` are the jobs that have or get children, by
 -- their keys; `left_out` the nodes that are not added; `fresh` how many new jobs a queue and its groups get, by its base.
 local flows = {nodes = {}, with_children = {}, left_out = {}, fresh = {}}
@@ -140,8 +140,8 @@ function flows.store_parent(node)
   if n[11] ~= '' then call('HSET', node.key, F.metadata, n[11]) end
   if n[16] ~= '' then call('HSET', node.key, F.group, n[16], F.order, groups.next_order(n[9] == '1')) end
   call('ZADD', P .. K.waiting_children, NOW, n[2])
-  queue.event('added', 'jobId', n[2], 'name', n[3])
-  queue.event('waiting-children', 'jobId', n[2])
+  events.add('added', 'jobId', n[2], 'name', n[3])
+  events.add('waiting-children', 'jobId', n[2])
   return 'waiting_children'
 end
 
@@ -197,7 +197,7 @@ function flows.write()
   end
   for base in pairs(bases) do
     places.switch_queue(base)
-    queue.trim_events(call('HGET', P .. K.meta, F.max_events))
+    events.trim(call('HGET', P .. K.meta, F.max_events))
     places.mark_ready()
     places.mark_due()
   end
@@ -242,7 +242,7 @@ function flows.remove_child(child, parent)
   places.leave(id, state)
   signals.leave(id)
   jobs.delete(id)
-  queue.event('removed', 'jobId', id, 'prev', state == 'waiting' and 'wait' or state)
+  events.add('removed', 'jobId', id, 'prev', state == 'waiting' and 'wait' or state)
   return call('SREM', parent .. K.dependencies, child)
 end
 
@@ -260,7 +260,7 @@ function flows.roll_back(limit)
         signals.leave(id)
         parents.child_ended(key, call('HGET', key, F.parent) or '', 'removed')
         jobs.delete(id)
-        queue.event('removed', 'jobId', id, 'prev', 'waiting-children')
+        events.add('removed', 'jobId', id, 'prev', 'waiting-children')
       end
       call('ZREM', P .. K.building, id)
     end

@@ -1,5 +1,5 @@
 -- Leases: whether they hold, and granting them.
--- needs queue
+-- needs events queue
 local leases = {taken = {}, taken_ids = {}, fence = 0}
 local token, worker, deadline, ttl, max_stalls
 
@@ -31,7 +31,7 @@ function leases.grant(id, row, starts, suspect)
   call('HSET', key, F.started_at, NOW, F.worker, worker, F.starts, starts, F.held, string.format('%d %d ', fence, suspect) .. max_stalls)
   call('SET', key .. K.lock, token, 'PX', ttl)
   if n == 1 then
-    call('XADD', EVENTS, 'MAXLEN', '~', queue.longest(queue.meta[5]), '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
+    call('XADD', EVENTS, 'MAXLEN', '~', events.longest(queue.meta[5]), '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
   else
     call('XADD', EVENTS, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
   end

@@ -1,5 +1,5 @@
 -- Jobs are stored: one of any kind, or plain ones in bulk.
--- needs calls queue line groups
+-- needs calls events line groups
 local new_jobs = {}
 
 -- Store one job and put it into its place; the state it is then in.
@@ -19,14 +19,14 @@ function new_jobs.store(id, _, name, data, options, delay, due, priority, lifo, 
     fields[#fields + 1], fields[#fields + 2], fields[#fields + 3], fields[#fields + 4] = F.group, group, F.order, order
   end
   call('HSET', P .. id, unpack(fields))
-  queue.event('added', 'jobId', id, 'name', name)
+  events.add('added', 'jobId', id, 'name', name)
   if due > now then
     line.delay(id, due)
     if order then groups.delay(id, group) end
-    queue.event('delayed', 'jobId', id, 'delay', due)
+    events.add('delayed', 'jobId', id, 'delay', due)
     return 'delayed'
   end
-  queue.event('waiting', 'jobId', id)
+  events.add('waiting', 'jobId', id)
   if order then return groups.admit(id, group, order, priority) end
   if lifo ~= '1' or priority > 0 then return line.push(id, priority) end
   call('RPUSH', P .. K.wait, id)
@@ -52,7 +52,7 @@ function new_jobs.store_plain(number, count, longest)
     end
     at = at + many + 3
   end
-  call('XADD', EVENTS, 'MAXLEN', '~', queue.longest(longest), '*', 'event', 'waiting', 'jobId', ids[count])
+  call('XADD', EVENTS, 'MAXLEN', '~', events.longest(longest), '*', 'event', 'waiting', 'jobId', ids[count])
   call('LPUSH', P .. K.wait, unpack(ids))
 end
 

@@ -1,22 +1,6 @@
--- A queue's stream of events, its settings and counts, and when it becomes known.
+-- A queue's settings and counts, and when it becomes known.
 -- needs nothing
 local queue = {meta = false, own = false}
-
--- One entry of the queue's stream; fields and values follow the word.
-function queue.event(...)
-  call('XADD', EVENTS, '*', 'event', ...)
-end
-
--- How many entries are kept. Any program can write there what is no number, and an entry that is refused for that would
--- leave the step half done.
-function queue.longest(most)
-  return most and #most < 16 and most:find('^%d+$') and most or N.events
-end
-
--- Call it once per script, after its entries.
-function queue.trim_events(most)
-  call('XTRIM', EVENTS, 'MAXLEN', '~', queue.longest(most))
-end
 
 -- Read the queue's settings and counters.
 function queue.read_settings()

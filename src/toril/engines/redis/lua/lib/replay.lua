@@ -1,5 +1,5 @@
 -- Runs failed jobs again: those that were kept, and dead letters.
--- needs queue places parents dead_letters steps
+-- needs events places parents dead_letters steps
 -- A parent has its children that have not succeeded run again with it, in whatever queue they are, and waits for them.
 -- `done` has the dead letters that are jobs again, in order; `with_parent` the keys of kept jobs, and the dead letters,
 -- that came along.
@@ -18,7 +18,7 @@ function replay.into_line(base, id, waits)
     try('XADD', base .. K.events, '*', 'event', 'waiting-children', 'jobId', id, 'prev', 'failed')
   elseif base == P then
     places.to_back(id, context.number(call('HGET', P .. id, F.priority), N.lowest_priority) or 0)
-    queue.event('waiting', 'jobId', id, 'prev', 'failed')
+    events.add('waiting', 'jobId', id, 'prev', 'failed')
   elseif try('ZADD', base .. K.waiting_children, NOW, id) then
     parents.release_from({base = base, id = id, key = base .. id}, K.waiting_children, 'failed')
   end

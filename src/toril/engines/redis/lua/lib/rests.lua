@@ -1,5 +1,5 @@
 -- A running job comes to rest: its rows, whether something has come already, and where it stands then.
--- needs queue line steps signals
+-- needs events line steps signals
 -- A rest is {key, kind, text, delay or '', digest or '-', {name, key or ''} of each signal, '1' if the row is there, key and
 -- signals as JSON}; `till` is added to it: when it is over, nil if it has no time.
 local rests = {}
@@ -55,10 +55,10 @@ function rests.begin(id, list)
   call('ZADD', P .. K.resting, string.format('%.0f', children_only and N.rest_last or due), id)
   if children_only then
     call('ZADD', P .. K.waiting_children, NOW, id)
-    queue.event('waiting-children', 'jobId', id, 'prev', 'active')
+    events.add('waiting-children', 'jobId', id, 'prev', 'active')
     return nil
   end
   line.delay(id, due)
-  queue.event('delayed', 'jobId', id, 'delay', string.format('%.0f', due))
+  events.add('delayed', 'jobId', id, 'delay', string.format('%.0f', due))
   return due
 end

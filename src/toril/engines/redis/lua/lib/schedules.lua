@@ -1,5 +1,5 @@
 -- Schedules, stored as BullMQ's schedulers: creates and removes their runs.
--- needs queue jobs places new_jobs steps signals
+-- needs events jobs places new_jobs steps signals
 -- What BullMQ's lack stands in the hash `toril:schedules`: under a scheduler's id its own settings as JSON; under that id
 -- after `paused:`, `over:` and `last:` what became of it, and the run started last.
 local schedules = {own = P .. K.schedules}
@@ -54,7 +54,7 @@ function schedules.drop_run(schedule)
   signals.leave(id)
   jobs.delete(id)
   jobs.flush_deleted()
-  queue.event('removed', 'jobId', id, 'prev', state == 'waiting' and 'wait' or state or 'delayed')
+  events.add('removed', 'jobId', id, 'prev', state == 'waiting' and 'wait' or state or 'delayed')
 end
 
 -- The options of a run: the template's, and all that BullMQ's workers need to make the next one.
@@ -87,7 +87,7 @@ function schedules.make_run(schedule, slot, count)
   call('HSET', P .. id, F.scheduler, schedule)
   call('ZADD', P .. K.repeat, slot, schedule)
   call('HSET', P .. K.schedule .. schedule, F.made, count)
-  queue.trim_events(call('HGET', P .. K.meta, F.max_events))
+  events.trim(call('HGET', P .. K.meta, F.max_events))
   places.mark_due()
   places.mark_ready()
 end

@@ -1,5 +1,5 @@
 -- Settlements. Each counts only while its lease is valid.
--- needs queue jobs line groups places metrics leases finish flows rests
+-- needs events queue jobs line groups places metrics leases finish flows rests
 -- The first of a batch is in ARGV[15] to [21]: id, token, kind, text, shown, extra, trace; the others follow.
 local settle = {delayed_some = false, released_suspect = false}
 local OK, LOST, MISSING = 0, 1, 2  -- verdicts
@@ -23,7 +23,7 @@ function settle.delay(id, job, delay, ...)
   if job.group then groups.delay(id, job.group) end
   line.delay(id, now + delay)
   settle.delayed_some = true
-  queue.event('delayed', 'jobId', id, 'delay', now + delay)
+  events.add('delayed', 'jobId', id, 'delay', now + delay)
 end
 
 function settle.retry(id, job, delay, fields)
@@ -33,7 +33,7 @@ function settle.retry(id, job, delay, fields)
     call('HSET', P .. id, F.attempts_made, job.made + 1, F.delay, 0, F.waited, 0, unpack(fields))
     if job.group then groups.give_up_seat(id, job.group) end
     places.to_back(id, job.priority)
-    queue.event('waiting', 'jobId', id, 'prev', 'active')
+    events.add('waiting', 'jobId', id, 'prev', 'active')
   end
 end
 
@@ -85,7 +85,7 @@ function settle.one(id, job, kind, text, shown, extra, trace)
     job.made = job.made + 1
     finish.fail(id, job, FAILS[kind], text, extra, trace, shown, whole)
     if kind == 'f' and job.made >= jobs.attempts(jobs.options(job.options)) then
-      queue.event('retries-exhausted', 'jobId', id, 'attemptsMade', job.made)
+      events.add('retries-exhausted', 'jobId', id, 'attemptsMade', job.made)
     end
   elseif kind == 'r' then
     metrics.count(F.retried)
@@ -97,7 +97,7 @@ function settle.one(id, job, kind, text, shown, extra, trace)
   else
     if job.group and not job.suspect then groups.give_up_seat(id, job.group) end
     released[#released + 1] = {id, job.priority, job.suspect}
-    queue.event('waiting', 'jobId', id, 'prev', 'active')
+    events.add('waiting', 'jobId', id, 'prev', 'active')
   end
 end
 

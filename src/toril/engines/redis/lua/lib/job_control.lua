@@ -1,10 +1,10 @@
 -- What retry, promote, cancel, remove and update have in common: which jobs are changed, and what is left to do after.
--- needs calls queue places finish
-local control = {}
+-- needs calls events places finish
+local job_control = {}
 
 -- Change the jobs of ARGV from `first` on. `act` says `done` or `asked`, or nothing of a job whose state does not allow it;
 -- `flush` does what is left to do after jobs have ended or are removed.
-function control.change(first, act, flush)
+function job_control.each_job(first, act, flush)
   local before = calls.recall()
   if before then return before end
   local mistake = context.wrong('list', K.wait, K.active) or context.wrong('stream', K.events)
@@ -18,13 +18,13 @@ function control.change(first, act, flush)
     if list then list[#list + 1] = id else refused[#refused + 1] = {id, state or false} end
   end
   if #lists.done > 0 and flush then flush() end
-  return control.answer(lists.done, lists.asked, refused)
+  return job_control.answer(lists.done, lists.asked, refused)
 end
 
 -- The answer, after idle workers were notified of the change.
-function control.answer(done, asked, refused)
+function job_control.answer(done, asked, refused)
   if #done > 0 then
-    queue.trim_events(call('HGET', P .. K.meta, F.max_events))
+    events.trim(call('HGET', P .. K.meta, F.max_events))
     places.mark_ready()
     places.mark_due()
   end
