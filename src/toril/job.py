@@ -43,7 +43,7 @@ R = TypeVar("R", covariant=True)
 
 Cancelling: TypeAlias = Literal["cancelled", "requested"]
 
-_A_WHILE = 60_000  # a wait without a timeout consists of these
+_LONGEST_WAIT = 60_000  # a wait without a timeout consists of these
 
 
 class Job(Generic[R]):
@@ -188,7 +188,7 @@ class Job(Generic[R]):
         most = left = None if timeout is None else milliseconds("timeout", timeout)
         store, name = self._queue.store, self._queue.name
         while True:
-            wait = _A_WHILE if left is None else min(left, _A_WHILE)
+            wait = _LONGEST_WAIT if left is None else min(left, _LONGEST_WAIT)
             (finished,) = await self._call(lambda _, wait=wait: store.finished(name, [self.id], timeout=wait))  # type: ignore[misc]
             match finished.ended:
                 case Completed(text):

@@ -22,7 +22,7 @@ from toril.runtime.redaction import Redaction
 __all__ = ["events"]
 
 _A_LOOK: Final = 1000
-_REST: Final = 0.5  # seconds between two looks when nothing happens
+_PAUSE: Final = 0.5  # seconds between two looks when nothing happens
 
 
 @click.command()
@@ -71,7 +71,7 @@ async def _follow(app: App, places: dict[str, str | None], show: Any, queues: Li
         found = _by_time((name, event) for name, look in zip(places, looks, strict=True) for event in look.items)
         show(found)
         if not found:
-            await SYSTEM.sleep(_REST)
+            await SYSTEM.sleep(_PAUSE)
 
 
 def _by_time(found: Iterable[tuple[str, EventRow]]) -> list[tuple[str, EventRow]]:

@@ -11,7 +11,7 @@ from toril.store.engine import Store
 
 __all__ = ["Gap", "Happening", "follow", "history", "recent"]
 
-_REST: Final = 0.5  # seconds between two checks of a quiet queue
+_PAUSE: Final = 0.5  # seconds between two checks of a quiet queue
 _A_LOOK: Final = 1000
 
 
@@ -36,7 +36,7 @@ async def follow(store: Store, queue: str, after: str | None, *, clock: Clock = 
             yield event
         place = look.last
         if not look.items:
-            await clock.sleep(_REST)
+            await clock.sleep(_PAUSE)
 
 
 async def history(store: Store, queue: str, job_id: str) -> list[EventRow]:

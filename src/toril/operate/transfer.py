@@ -29,7 +29,7 @@ from toril.store.engine import Store
 
 __all__ = ["Transfer", "TransferPlan", "TransferProgress"]
 
-_REST: Final = 0.2  # seconds between two checks of jobs that are still running
+_PAUSE: Final = 0.2  # seconds between two checks of jobs that are still running
 _OFTEN: Final = 0.2  # seconds between two reports of progress
 _PATIENCE: Final = BUILDING / 1000 + 60  # seconds within which jobs that are left and not running should become movable
 _PAGE: Final = 500
@@ -123,7 +123,7 @@ class Transfer:
             else:
                 self._still_waits(last)
                 await self._look_after()
-                await self._clock.sleep(_REST)
+                await self._clock.sleep(_PAUSE)
         for queue in await self._source.queues():
             await self._carry(TransferPart.LEDGER, queue)
         await self._carry(TransferPart.FACTS)

@@ -29,7 +29,7 @@ from toril.web.templates import Links, file, framed, rendered
 __all__ = ["LIVE", "Dashboard", "Live", "PageState", "TabView"]
 
 _TABS: Final = 64  # of 128 connections: the rest is for the API
-_REST: Final = 1.0  # seconds between two messages, at least
+_PAUSE: Final = 1.0  # seconds between two messages, at least
 _SHARE: Final = 25  # the reader rests this many times as long as it reads: at most a twenty-fifth of a core
 _MOST: Final = 5.0  # seconds of rest at most, however busy the machine is
 _LONGEST: Final = 15.0  # seconds without a message, after which a comment shows that the stream is alive
@@ -141,7 +141,7 @@ class Live:
                     continue
                 if found := tab.messages():
                     yield found
-                await self._clock.sleep(_REST)
+                await self._clock.sleep(_PAUSE)
         finally:
             self._tabs.discard(tab)
 
@@ -151,7 +151,7 @@ class Live:
             for look in {tab.look for tab in self._tabs}:
                 await self._look(look)
             took = self._clock.monotonic() - started
-            await self._clock.sleep(min(_MOST, max(_REST, took * _SHARE)))
+            await self._clock.sleep(min(_MOST, max(_PAUSE, took * _SHARE)))
 
     async def _look(self, look: TabView) -> None:
         tabs = [tab for tab in self._tabs if tab.look == look]

@@ -19,7 +19,7 @@ from toril.worker.isolation import IsolationHold, SuspectPolicy
 
 __all__ = ["ClaimTerms", "Loop", "Slots"]
 
-_REST: Final = 60_000  # ms that a wait lasts at most
+_LONGEST_WAIT: Final = 60_000  # ms that a wait lasts at most
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.5  # all workers resume within two seconds of the store's return
 _LAST_PAUSE: Final = 0.5  # the longest pause while stopping, when little time is left
@@ -72,7 +72,7 @@ class Slots(Protocol):
     def drained(self) -> None:
         """Nothing is left to do, after there was something."""
 
-    def resting(self) -> None:
+    def nothing_to_do(self) -> None:
         """There is nothing to settle and nothing to claim just now."""
 
 
@@ -194,9 +194,9 @@ class Loop:
                 if self._must_exchange():
                     continue
             self._tell_if_drained()
-            self._slots.resting()
+            self._slots.nothing_to_do()
             if not self._is_over():
-                await self._rest()
+                await self._wait()
         await self._check_helper()  # what it could not settle is still pending
 
     async def _check_helper(self) -> None:
@@ -363,7 +363,7 @@ class Loop:
             self._naps.discard(nap)
             timer.cancel()
 
-    async def _rest(self) -> None:
+    async def _wait(self) -> None:
         """Wait until something ends, arrives, or is due."""
         claims = self._claims
         may_claim = self._phase is Phase.WORKING and self._slots.free() > claims.pending
@@ -386,7 +386,7 @@ class Loop:
     async def _watch(self) -> None:
         """Wait for one notification of the queue."""
         try:
-            self._notified = bool(await self._engine.wait([self._terms.queue], timeout=_REST)) or self._notified
+            self._notified = bool(await self._engine.wait([self._terms.queue], timeout=_LONGEST_WAIT)) or self._notified
         except TorilError:
             await self._clock.sleep(_FIRST_PAUSE)  # the next exchange will report the error
         finally:

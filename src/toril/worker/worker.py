@@ -236,7 +236,7 @@ class Worker:
     def drained(self) -> None:
         self._events.drained()
 
-    def resting(self) -> None:
+    def nothing_to_do(self) -> None:
         self._services.rested()
 
     # attempts

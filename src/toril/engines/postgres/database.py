@@ -173,5 +173,5 @@ class PostgresDatabase:
     def make_room(self, connection: SqlConnection | None) -> None:
         pass
 
-    def rest(self, connection: SqlConnection) -> bool:  # noqa: ARG002 - autovacuum tidies up
+    def tidy_up(self, connection: SqlConnection) -> bool:  # noqa: ARG002 - autovacuum tidies up
         return True

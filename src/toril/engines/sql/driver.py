@@ -158,5 +158,5 @@ class SqlDatabase(Protocol):
     def make_room(self, connection: SqlConnection | None) -> None:
         """The disk is full: release the reserved space. None: the connection was closed."""
 
-    def rest(self, connection: SqlConnection) -> bool:
+    def tidy_up(self, connection: SqlConnection) -> bool:
         """Tidy up while idle. False: not finished, so call again."""

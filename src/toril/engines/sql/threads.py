@@ -111,7 +111,7 @@ class WriterThread:
         self._thread: threading.Thread | None = None
         self._checked = 0.0
         self._active = 0.0
-        self._rested = True
+        self._tidied = True
         self.turn = threading.Lock()  # held while a connection is in use
         writer.database.watch(self)
 
@@ -193,7 +193,7 @@ class WriterThread:
         """How long to wait for a request: not long if someone waits for other processes' commits."""
         if self._notifier.names:
             return self._check_every()
-        return None if self._rested else _IDLE
+        return None if self._tidied else _IDLE
 
     def _check_every(self) -> float:
         return _CHECK_NOTIFIED_EVERY if self._notifier.is_notified else _CHECK_EVERY
@@ -207,7 +207,7 @@ class WriterThread:
             except Exception as error:  # a bug; the thread must live on, or every later caller would hang
                 for step in steps:
                     step.error = error
-            self._active, self._rested = self._clock.monotonic(), False
+            self._active, self._tidied = self._clock.monotonic(), False
         delivered: dict[asyncio.AbstractEventLoop, list[tuple[_Request, Any, BaseException | None]]] = {}
         for ordered in wanted:
             delivered.setdefault(ordered.loop, []).append((ordered, *self._outcome(ordered)))
@@ -230,9 +230,9 @@ class WriterThread:
                 self._checked = now
                 if self._writer.changed():
                     self._notifier.notify_all()
-            if not self._rested and now - self._active >= _IDLE:
+            if not self._tidied and now - self._active >= _IDLE:
                 self._active = now
-                self._rested = self._writer.rest()
+                self._tidied = self._writer.tidy_up()
 
 
 def _close(writer: Writer) -> None:

@@ -116,9 +116,9 @@ class Writer:
             return Health(ok=False, detail="the disk is full, so adds are refused", now=now)
         return Health(ok=True, now=now)
 
-    def rest(self) -> bool:
+    def tidy_up(self) -> bool:
         """Tidy up while idle. False: not finished, so call again."""
-        return self.database.rest(self._open_connection())
+        return self.database.tidy_up(self._open_connection())
 
     def unfinished(self) -> int:
         """How many jobs have not ended."""

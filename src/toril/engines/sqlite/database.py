@@ -296,7 +296,7 @@ class SqliteDatabase:
             # At once: the first bytes appended to the log may be the ones missing to write it back.
             self._shorten_log(connection)
 
-    def rest(self, connection: SqlConnection) -> bool:
+    def tidy_up(self, connection: SqlConnection) -> bool:
         """Write the log back into the file, and reserve space again. False: someone is still reading from the log."""
         if not self.is_full():
             self.ballast.keep()

@@ -13,7 +13,7 @@ from toril.web.templates import Name, number, plural
 __all__ = ["FIND"]
 
 _QUEUES: Final = 50  # queues to list
-_A_WHILE: Final = 10.0  # seconds for which results are kept
+_CACHED_FOR: Final = 10.0  # seconds for which results are kept
 _LETTER: Final = StateLook("dead", "Dead letter", "dead", "dead")
 
 
@@ -49,7 +49,7 @@ async def _looked(asking: PageRequest, where: JobFilter) -> SearchStep:
         counts = {each.queue: each.counts for each in asking.around.overview.queues}
         return await look_everywhere(asking.app, where, counts, asking.query.after)
 
-    return await asking.recall(("find", where, asking.query.after), _A_WHILE, ask)
+    return await asking.recall(("find", where, asking.query.after), _CACHED_FOR, ask)
 
 
 def _shown(hit: dict[str, Any]) -> StateLook:

@@ -29,7 +29,7 @@ from toril.web.templates import compact, number, span
 __all__ = ["QUEUE", "ListedCount", "Tabs", "counted", "facets", "listed", "remembered"]
 
 _FACETS: Final = 6
-_A_WHILE: Final = 10.0  # seconds for which facets and expensive counts are kept
+_CACHED_FOR: Final = 10.0  # seconds for which facets and expensive counts are kept
 _LETTERS: Final = "letters:"  # prefix of the cursor of a page of dead letters
 _ENDINGS: Final = {State.COMPLETED: RunStatus.COMPLETED, State.FAILED: RunStatus.FAILED}
 _FAILED: Final = SearchTerms(JobFilter(ending=RunStatus.FAILED))
@@ -94,7 +94,7 @@ async def _runs(asking: PageRequest, found: Queue, ending: RunStatus) -> int:
     async def ask() -> int:
         return len((await found.store.runs(found.name, ending, limit=RUNS)).items)
 
-    return await asking.recall(("runs", found.name, ending), _A_WHILE, ask)
+    return await asking.recall(("runs", found.name, ending), _CACHED_FOR, ask)
 
 
 async def listed(
@@ -143,7 +143,7 @@ async def _matches(asking: PageRequest, found: Queue, state: State, asked: Searc
         number = await found.count(state, asked.filter, patience=A_LOOK)
         return ListedCount(number.count, more=number.cursor is not None, asked_at=ms_of(number.asked_at))
 
-    seconds = 0.0 if asked.filter.everything or asked == _FAILED else _A_WHILE
+    seconds = 0.0 if asked.filter.everything or asked == _FAILED else _CACHED_FOR
     return await asking.recall(("matches", found.name, state, asked.filter), seconds, ask)
 
 
@@ -166,7 +166,7 @@ async def _letters_meant(asking: PageRequest, where: DeadLetterFilter) -> Listed
         return ListedCount(number.count, more=number.cursor is not None, asked_at=ms_of(number.asked_at))
 
     # If there are few, count them each time, so that the count fits the list.
-    seconds = 0.0 if asking.around.letters <= RUNS else _A_WHILE
+    seconds = 0.0 if asking.around.letters <= RUNS else _CACHED_FOR
     return await asking.recall(("letters", repr(where)), seconds, ask)
 
 
@@ -197,7 +197,7 @@ async def facets(asking: PageRequest, found: Queue, tabs: Tabs) -> list[Facet]:
             return await found.failures(patience=A_LOOK)
         return await asking.app.dead_letters.groups(DeadLetterFilter(queue=found.name), patience=A_LOOK)
 
-    failures = await asking.recall(("failures", found.name, bool(tabs.kept)), _A_WHILE, ask)
+    failures = await asking.recall(("failures", found.name, bool(tabs.kept)), _CACHED_FOR, ask)
     most = sum(group.count for group in failures.groups)
     return [_facet(group, most) for group in failures.groups[:_FACETS]]
 
@@ -336,7 +336,7 @@ async def queue(asking: PageRequest) -> dict[str, Any]:
 
 async def _names(asking: PageRequest, found: Queue) -> dict[str, Any]:
     """Statistics by job name; only the first few, unless all are wanted."""
-    names = await asking.recall(("names", found.name), _A_WHILE, lambda: read_names(found))
+    names = await asking.recall(("names", found.name), _CACHED_FOR, lambda: read_names(found))
     shown = names.names if asking.query.names == "all" else names.names[:_NAMES]
     rows = [(each, quoted("name", each.name)) for each in shown]
     return {"since": names.since, "rows": rows, "of": len(names.names)}
