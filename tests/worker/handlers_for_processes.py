@@ -11,6 +11,7 @@ from typing import Any
 from urllib.error import URLError
 
 from toril import App, PermanentError, Snooze, SyncJobContext, UsageError
+from toril.codec.new_jobs import said
 from toril.errors import StepFailed
 from toril.task import Task
 
@@ -159,3 +160,7 @@ talking = App("memory://").queue("talks", [talk]).task(talk)
 
 def asks(ctx: SyncJobContext[None]) -> list[Any]:
     return [ctx.wait_for("approval", bool, timeout=600), ctx.wait_for_any(["paid", "cancelled"], timeout=600)]
+
+
+def options(ctx: SyncJobContext[None]) -> dict[str, Any]:
+    return said(ctx._claimed.options)

@@ -1,18 +1,23 @@
 """Plain functions in threads and in processes: the same context, and what ends one ends only it."""
 
 import asyncio
+import json
 import os
 import signal
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.conformance.jobs import EVERY_OPTION
 from tests.worker import handlers_for_processes as in_processes
 from tests.worker.conftest import Seen, working
 from toril import App, JobCancelled, JobFailed, Queue, Retry, State, SyncJobContext, handler
+from toril.codec.new_jobs import said
 from toril.handlers import RegisteredHandler
+from toril.model import NewJob
 from toril.worker.process_pool import ProcessPool
 
 ONCE = Retry(attempts=1)
@@ -80,6 +85,17 @@ async def test_a_process_that_overruns_its_timeout_is_killed(app: App, monkeypat
     (child,) = children
     with pytest.raises(ProcessLookupError):
         os.kill(child._process.pid, 0)
+
+
+async def test_a_process_is_told_every_option_of_its_job(app: App) -> None:
+    queue = app.queue("q", {"options": handler(in_processes.options, executor="process")})
+    every = replace(EVERY_OPTION, timeout=60_000, result_ttl=60_000)
+    async with working(app):
+        await app.store.add("q", [NewJob(name="options", data="null", id="mine", options=every)])
+        job = await queue.job("mine")
+
+        assert job is not None
+        assert await job.result(30) == json.loads(json.dumps(said(every)))
 
 
 async def test_functions_in_processes_are_elsewhere(app: App) -> None:

@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
+from toril.codec.new_jobs import made
 from toril.context import RunsAs, Signal, StopReason, SyncJobContext
 from toril.errors import (
     JobCancelled,
@@ -34,6 +35,7 @@ from toril.model import (
     ChildState,
     Claimed,
     DataUpdate,
+    JobOptions,
     JobRef,
     Lease,
     LogLine,
@@ -161,7 +163,8 @@ class _Connection:
     def run(self, entry: RegisteredHandler, order: dict[str, Any]) -> dict[str, Any]:
         steps = order.pop("steps")
         recorded = None if steps is None else RecordedSteps(**steps)
-        job = Claimed(Lease(**order.pop("lease")), **order, steps=recorded)
+        options = made(JobOptions, order.pop("options"))
+        job = Claimed(Lease(**order.pop("lease")), **order, options=options, steps=recorded)
         self._job, self._steps = job, None
         try:
             ctx: Any = SyncJobContext(entry.payload.decode(job.data), job, self, self._signal, None, _drive)

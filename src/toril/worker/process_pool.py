@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from toril.codec.encoding import decode
+from toril.codec.new_jobs import said
 from toril.context import Reporter, Signal
 from toril.errors import (
     HandlerError,
@@ -143,7 +144,7 @@ class _Child:
     async def run(self, job: Claimed, signal: Signal, reporter: AttemptReports) -> dict[str, Any]:
         """Send the job, pass on its reports, and wait for its end."""
         await self._until_ready()
-        self._send({"run": {name: value for name, value in asdict(job).items() if name != "options"}})
+        self._send({"run": asdict(job) | {"options": said(job.options)}})
         watch = asyncio.ensure_future(self._pass_on(signal))
         try:
             while True:
