@@ -49,6 +49,7 @@ __all__ = [
     "sleep",
     "steps_of",
     "wait",
+    "with_steps",
     "write",
 ]
 
@@ -83,6 +84,14 @@ async def write(engine: Store, lease: Lease, key: str = "a", kind: str = "d", te
     found = await row(engine, lease.id, key, queue=lease.queue)
     assert found is not None
     return found
+
+
+async def with_steps(engine: Store, *keys: str, text: str = "1", **given: Any) -> Claimed:
+    """A running job that has recorded these."""
+    claimed = await running(engine, **given)
+    for key in keys:
+        await write(engine, claimed.lease, key, text=text)
+    return claimed
 
 
 async def all_rows(

@@ -220,6 +220,7 @@ BY_CURSOR: dict[str, Method] = {
     "logs": lambda engine, cursor: engine.logs("q", "active_", cursor=cursor),
     "runs": lambda engine, cursor: engine.runs("q", RunStatus.FAILED, cursor=cursor),
     "events": lambda engine, cursor: engine.events("q", after=cursor),
+    "steps": lambda engine, cursor: engine.steps.page("q", "active_", cursor=cursor),
 }
 
 

@@ -37,6 +37,15 @@ from toril.store.engine import Store
 from toril.testing import ManualClock
 
 WHY = Failure("no such user", "LookupError", "Traceback: here")
+GREET = NewJob(
+    name="greet",
+    data='{"user": 7}',
+    id="own",
+    attempts=2,
+    priority=3,
+    metadata='{"a": 1}',
+    options=replace(EVERY_OPTION, keep_failed=REMOVE),
+)
 
 
 async def failed(engine: Store, *jobs: NewJob, queue: str = "q") -> list[DeadLetterRow]:
@@ -51,16 +60,7 @@ async def failed(engine: Store, *jobs: NewJob, queue: str = "q") -> list[DeadLet
 async def test_a_job_that_fails_for_good_becomes_a_letter_with_all_that_is_known_of_it(
     engine: Store, clock: ManualClock
 ) -> None:
-    new = NewJob(
-        name="greet",
-        data='{"user": 7}',
-        id="own",
-        attempts=2,
-        priority=3,
-        options=replace(EVERY_OPTION, keep_failed=REMOVE),
-        metadata='{"a": 1}',
-    )
-    await add(engine, new)
+    await add(engine, GREET)
     added_at = clock.now()
     clock.advance(10)
     first = await claim_one(engine)
@@ -76,7 +76,7 @@ async def test_a_job_that_fails_for_good_becomes_a_letter_with_all_that_is_known
     assert letter == DeadLetterRow(
         id="q/own", queue="q", job_id="own", name="greet", data='{"user": 7}', cause=Cause.FAILED, failure=WHY,
         failed_at=added_at + 30, max_attempts=2, attempts_made=2, stalls=0, stall_cause=None, worker="w2",
-        added_at=added_at, started_at=added_at + 20, priority=3, options=new.options,
+        added_at=added_at, started_at=added_at + 20, priority=3, options=GREET.options,
         metadata='{"a": 1}',
         checkpoint="5",
     )  # fmt: skip
@@ -169,16 +169,7 @@ async def test_odd_cursors_orders_and_limits_are_refused(engine: Store, cursor: 
 async def test_a_replayed_job_is_back_under_its_own_name_and_id_with_nothing_tried(
     engine: Store, clock: ManualClock
 ) -> None:
-    new = NewJob(
-        name="greet",
-        data='{"user": 7}',
-        id="own",
-        attempts=2,
-        priority=3,
-        metadata='{"a": 1}',
-        options=replace(EVERY_OPTION, keep_failed=REMOVE),
-    )
-    (letter,) = await failed(engine, new)
+    (letter,) = await failed(engine, GREET)
     clock.advance(1_000)
 
     assert await engine.dead_letters.replay("q", [Replay(letter.id)]) == ControlResult(("q/own",))
@@ -186,7 +177,7 @@ async def test_a_replayed_job_is_back_under_its_own_name_and_id_with_nothing_tri
     found = await job(engine, "own")
     assert (found.name, found.data, found.priority, found.metadata) == ("greet", '{"user": 7}', 3, '{"a": 1}')
     assert (found.state, found.max_attempts, found.attempts_made, found.stalls) == (State.PRIORITIZED, 2, 0, 0)
-    assert found.options == new.options
+    assert found.options == GREET.options
     assert (found.failure, found.finished_at, found.started_at) == (None, None, None)
     assert await engine.dead_letters.count() == 0
     again = await claim_one(engine)

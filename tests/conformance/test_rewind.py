@@ -21,13 +21,13 @@ from tests.conformance.stepping import (
     sleep,
     steps_of,
     wait,
+    with_steps,
     write,
 )
 from toril.errors import NotFound
 from toril.model import (
     KEEP_ALL,
     Call,
-    Claimed,
     Completed,
     ControlResult,
     Failed,
@@ -51,14 +51,6 @@ _senders = count(1)
 
 async def rewind(engine: Store, job_id: str, to: str | None = None, call: Call | None = None) -> ControlResult:
     return await steps_of(engine).rewind("q", job_id, to, call=call)
-
-
-async def with_steps(engine: Store, *keys: str, **given: Any) -> Claimed:
-    """A running job that has recorded these."""
-    claimed = await running(engine, **given)
-    for key in keys:
-        await write(engine, claimed.lease, key, text=f'"{key}"')
-    return claimed
 
 
 async def test_a_row_and_all_after_it_are_forgotten(step_engine: Store, clock: ManualClock) -> None:

@@ -20,6 +20,7 @@ from tests.conformance.stepping import (
     sleep,
     steps_of,
     wait,
+    with_steps,
     write,
 )
 from tests.conformance.test_moves import carried, sound
@@ -75,9 +76,7 @@ async def moved(source: Store, target: Store, *queues: str) -> None:
 
 async def test_rows_and_signals_arrive_as_they_were(ends: tuple[Store, Store], clock: ManualClock) -> None:
     source, target = ends
-    lease = (await running(source, id="mine", keep_failed=KEEP_ALL)).lease
-    for key in ("z", "a", "käse"):
-        await write(source, lease, key, text='"5.0 é"')
+    lease = (await with_steps(source, "z", "a", "käse", text='"5.0 é"', id="mine", keep_failed=KEEP_ALL)).lease
     await settle(source, lease, Failed(WHY))
     await source.retry("q", ["mine"])
     lease = (await claim_one(source)).lease

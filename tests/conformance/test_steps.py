@@ -17,6 +17,7 @@ from tests.conformance.stepping import (
     rows_of,
     running,
     steps_of,
+    with_steps,
     write,
 )
 from toril.codec.steps import dump_step, load_step
@@ -437,9 +438,7 @@ async def test_a_new_job_of_the_same_id_has_no_rows_of_the_old(step_engine: Stor
 
 
 async def test_rows_are_paged_in_the_order_in_which_they_were_recorded(step_engine: Store) -> None:
-    lease = (await running(step_engine)).lease
-    for key in ("z", "a", "m", "b"):
-        await write(step_engine, lease, key)
+    lease = (await with_steps(step_engine, "z", "a", "m", "b")).lease
     await write(step_engine, lease, "t", "t", '[1,"K","why"]', delay=5)
     await write(step_engine, lease, "last")
     await write(step_engine, lease, "t")

@@ -1,4 +1,4 @@
-"""Code that all engines share: the words of refusals, and audit entries."""
+"""Code that all engines share: the words of refusals, numbers in cursors, and audit entries."""
 
 import json
 import re
@@ -11,8 +11,9 @@ from toril.model import AuditEntry
 __all__ = [
     "CHILD_GONE",
     "Refusal",
-    "audit_place",
     "child_failed",
+    "cursor_number",
+    "cursor_numbers",
     "dump_audit",
     "full",
     "load_audit",
@@ -22,7 +23,8 @@ __all__ = [
     "too_late",
 ]
 
-_PLACE: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,18})\Z", re.ASCII)
+_NUMBER: Final = re.compile(r"[0-9]{1,16}\Z")
+_NUMBERS: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,18})\Z")
 
 
 def dump_audit(entry: AuditEntry) -> str:
@@ -35,9 +37,16 @@ def load_audit(text: str, at: int) -> AuditEntry:
     return AuditEntry(**{**fields, "at": fields["at"] or at})
 
 
-def audit_place(cursor: str) -> tuple[int, int]:
-    """The entry before which a page begins."""
-    found = _PLACE.match(cursor) if isinstance(cursor, str) else None
+def cursor_number(cursor: str) -> int:
+    """The number at which a page begins."""
+    if not isinstance(cursor, str) or _NUMBER.match(cursor) is None:
+        raise unknown_cursor(cursor)
+    return int(cursor)
+
+
+def cursor_numbers(cursor: str) -> tuple[int, int]:
+    """The two numbers at which a page begins."""
+    found = _NUMBERS.match(cursor) if isinstance(cursor, str) else None
     if found is None:
         raise unknown_cursor(cursor)
     return int(found[1]), int(found[2])

@@ -5,7 +5,7 @@ from typing import Final
 
 from toril.engines.redis.layout import FLEET
 from toril.engines.redis.runner import ScriptRunner
-from toril.engines.shared import audit_place, dump_audit, load_audit
+from toril.engines.shared import cursor_numbers, dump_audit, load_audit
 from toril.model import AUDIT_LENGTH, AuditEntry, Page
 from toril.store.capabilities import AuditStore
 from toril.store.checked import implements
@@ -31,7 +31,7 @@ class RedisAudit:
 
     async def page(self, *, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:
         self._runner.check_open()
-        newest = "+" if cursor is None else "({}-{}".format(*audit_place(cursor))
+        newest = "+" if cursor is None else "({}-{}".format(*cursor_numbers(cursor))
         rows = await self._runner.client.ask("XREVRANGE", self._audit, newest, "-", "COUNT", limit + 1)
         entries = [load_audit(fields[1], int(place.partition("-")[0])) for place, fields in rows[:limit]]
         return Page(tuple(entries), rows[limit - 1][0] if len(rows) > limit else None)

@@ -7,7 +7,8 @@ from typing import Any, Final
 from toril.engines.redis.layout import NUMBERS, may_be_id
 from toril.engines.redis.records import dump_wait, record_of
 from toril.engines.redis.runner import ScriptRunner
-from toril.errors import InvalidOption, NotFound, preview
+from toril.engines.shared import cursor_number
+from toril.errors import NotFound, preview, unknown_cursor
 from toril.model import (
     Call,
     ControlResult,
@@ -33,7 +34,6 @@ __all__ = ["RedisSteps"]
 
 _VERDICTS: Final = (StepVerdict.OK, StepVerdict.LOST, StepVerdict.MISSING, StepVerdict.FULL, StepVerdict.CLASH)
 _NOWHERE: Final = (SignalOutcome.MISSING, None)  # for an id that can be no job's
-_LONGEST: Final = 16  # digits of a number in a cursor
 
 
 @implements(StepStore)
@@ -57,7 +57,7 @@ class RedisSteps:
     async def page(
         self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
     ) -> Page[tuple[str, str]]:
-        last = _number(cursor)
+        last = -1 if cursor is None else cursor_number(cursor)
         key = self._runner.job_key(queue, job_id, where)
         if key is None:
             return Page(())
@@ -142,18 +142,9 @@ def _spot(cursor: str | None) -> tuple[str, str]:
             return score, last
     except (ValueError, TypeError, RecursionError):
         pass
-    raise InvalidOption(f"unknown cursor {preview(cursor)}; pass the cursor of the page before")
+    raise unknown_cursor(cursor)
 
 
 def _answered(row: Sequence[Any]) -> StepAnswer:
     verdict, now, text, count, size = row
     return StepAnswer(_VERDICTS[verdict], now, text, count, size)
-
-
-def _number(cursor: str | None) -> str:
-    """The number of the last row of the page before."""
-    if cursor is None:
-        return "-1"
-    if cursor.isascii() and cursor.isdigit() and len(cursor) <= _LONGEST:
-        return cursor
-    raise InvalidOption(f"unknown cursor {preview(cursor)}; pass the cursor of the page before")

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final, TypeVar
 
-from toril.engines.shared import audit_place, dump_audit, load_audit
+from toril.engines.shared import cursor_numbers, dump_audit, load_audit
 from toril.engines.sql.statements import statements
 from toril.engines.sql.transaction import Steps, Transaction
 from toril.model import AUDIT_LENGTH, AuditEntry, Page
@@ -28,7 +28,7 @@ class SqlAudit:
         await self._steps.write(partial(_note, entry=entry), now)
 
     async def page(self, *, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:
-        before = _LAST if cursor is None else audit_place(cursor)[0]
+        before = _LAST if cursor is None else cursor_numbers(cursor)[0]
         return await self._steps.read(partial(_notes, before=before, limit=limit))
 
 

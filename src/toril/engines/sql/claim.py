@@ -9,7 +9,7 @@ from toril.engines.sql.groups import admit_by_turns, admit_due, can_start, count
 from toril.engines.sql.options import NOTHING_STORED, StoredOptions, load_options, load_rate
 from toril.engines.sql.rate_limits import slot
 from toril.engines.sql.recorded import RecordedJobs
-from toril.engines.sql.schema import JobFacts, Place, ReadyJob, due_bound, due_of, job_id
+from toril.engines.sql.schema import HeldJob, JobFacts, Place, ReadyJob, due_bound, due_of, job_id
 from toril.engines.sql.statements import query, statements
 from toril.model import (
     EXPIRED_KIND,
@@ -22,10 +22,11 @@ from toril.model import (
     Lease,
     Precedence,
     RateLimit,
+    RecordedSteps,
     per_ms,
 )
 
-__all__ = ["ClaimResult", "claim_jobs"]
+__all__ = ["ClaimResult", "claim_jobs", "claimed_job"]
 
 _SQL: Final = statements("claim")
 _FIRST: Final = query("claim", "first", ReadyJob)
@@ -208,30 +209,7 @@ def _grant(
             groups.append(group)
         key = job.key
         leases.append((key, queue, deadline, token, worker, now, fence, suspect, stalls_allowed))
-        lease = Lease(name, job_id(key, job.chosen), token)
-        claimed.append(
-            Claimed(
-                lease,
-                job.name,
-                row.data,
-                job.starts + 1,
-                fence,
-                job.max_attempts,
-                job.attempts_made,
-                job.stalls,
-                job.added_at,
-                row.delay,
-                job.priority,
-                row.metadata,
-                row.checkpoint,
-                stored.options,
-                suspect,
-                stored.parked or 0,
-                stored.trace,
-                None,
-                steps_of(key) if steps_of else None,
-            )
-        )
+        claimed.append(claimed_job(name, token, row, stored, fence, suspect, steps_of(key) if steps_of else None))
     step.row.claims = fence
     step.row.active += len(leases)
     step.tx.run_all(_SQL["hold"], leases)
@@ -239,6 +217,40 @@ def _grant(
         count_starts(step, groups)
     step.events(EventKind.ACTIVE, [each.lease.id for each in claimed])
     return claimed
+
+
+def claimed_job(
+    queue: str,
+    token: str,
+    row: ReadyJob | HeldJob,
+    stored: StoredOptions,
+    fence: int,
+    suspect: bool,  # noqa: FBT001 - called for every job
+    steps: RecordedSteps | None,
+) -> Claimed:
+    """A job as its worker gets it."""
+    job = row.job
+    return Claimed(
+        Lease(queue, job_id(job.key, job.chosen), token),
+        job.name,
+        row.data,
+        job.starts + 1,
+        fence,
+        job.max_attempts,
+        job.attempts_made,
+        job.stalls,
+        job.added_at,
+        row.delay,
+        job.priority,
+        row.metadata,
+        row.checkpoint,
+        stored.options,
+        suspect,
+        stored.parked or 0,
+        stored.trace,
+        None,
+        steps,
+    )
 
 
 def _fail_early(step: QueueChanges, job: JobFacts, stored: StoredOptions) -> None:

@@ -7,50 +7,26 @@ from typing import Final, NamedTuple
 
 from toril.engines.sql.calls import recall, remember
 from toril.engines.sql.changes import QueueChanges
-from toril.engines.sql.claim import claim_jobs
-from toril.engines.sql.options import dump_failure, load_failure, load_options
+from toril.engines.sql.claim import claim_jobs, claimed_job
+from toril.engines.sql.options import dump_failure, load_failure
 from toril.engines.sql.recorded import RecordedJobs
-from toril.engines.sql.schema import job_id
+from toril.engines.sql.schema import HeldJob
 from toril.engines.sql.settle import settle
 from toril.engines.sql.statements import query
 from toril.engines.sql.transaction import Transaction, keys_of
 from toril.model import (
     Call,
     Claim,
-    Claimed,
     EventKind,
     Exchange,
     Failure,
     Gate,
-    Lease,
-    RecordedSteps,
     Settlement,
     Unstarted,
     Verdict,
 )
 
 __all__ = ["Exchanged", "exchange"]
-
-
-class HeldAgain(NamedTuple):
-    """A job of a repeated claim that is still held."""
-
-    key: int
-    chosen: str | None
-    name: str
-    data: str
-    starts: int
-    fence: int
-    max_attempts: int
-    attempts_made: int
-    stalls: int
-    added_at: int
-    delay: int
-    priority: int
-    options_text: str | None
-    metadata: str | None
-    checkpoint: str | None
-    alone: int
 
 
 class RememberedExchange(NamedTuple):
@@ -65,7 +41,7 @@ class RememberedExchange(NamedTuple):
     unstarted: list[list[str]]
 
 
-_HELD_AGAIN: Final = query("claim", "held_again", HeldAgain)
+_HELD_AGAIN: Final = query("claim", "held_again", HeldJob)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +96,13 @@ def _granted_before(tx: Transaction, queue: str, token: str, before: RememberedE
     keys = keys_of(tx, tx.queue(queue), before.ids)
     held = tx.rows(_HELD_AGAIN, (json.dumps([keys[i] for i in before.ids if i in keys]), token, tx.now))
     recorded = RecordedJobs(tx, tx.queue(queue), most=2**62)
-    recorded.read([job.key for job in held])
+    recorded.read([row.job.key for row in held])
     return Exchange(
         tuple(Verdict(verdict) for verdict in before.verdicts),
-        tuple(_claimed(queue, token, job, recorded.of(job.key)) for job in held),
+        tuple(
+            claimed_job(queue, token, row, row.job.stored, row.held_fence, bool(row.alone), recorded.of(row.job.key))
+            for row in held
+        ),
         before.now,
         before.wake_at,
         None if before.blocked_by is None else Gate(before.blocked_by),
@@ -134,27 +113,3 @@ def _granted_before(tx: Transaction, queue: str, token: str, before: RememberedE
 
 def _unstarted(identity: str, name: str, text: str) -> Unstarted:
     return Unstarted(identity, name, load_failure(text) or Failure("unknown"))
-
-
-def _claimed(queue: str, token: str, job: HeldAgain, steps: RecordedSteps | None) -> Claimed:
-    stored = load_options(job.options_text)
-    return Claimed(
-        Lease(queue, job_id(job.key, job.chosen), token),
-        job.name,
-        job.data,
-        job.starts,
-        job.fence,
-        job.max_attempts,
-        job.attempts_made,
-        job.stalls,
-        job.added_at,
-        job.delay,
-        job.priority,
-        job.metadata,
-        job.checkpoint,
-        stored.options,
-        bool(job.alone),
-        stored.parked or 0,
-        stored.trace,
-        steps=steps,
-    )

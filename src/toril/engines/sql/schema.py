@@ -14,6 +14,7 @@ __all__ = [
     "STATE_OF",
     "STEPS",
     "Held",
+    "HeldJob",
     "JobFacts",
     "LeasedJob",
     "Place",
@@ -185,6 +186,18 @@ class ReadyJob(NamedTuple):
     checkpoint: str | None
     data: str
     group_name: str | None
+
+
+class HeldJob(NamedTuple):
+    """A job that an earlier claim took and that is still held, as it was before that claim."""
+
+    job: JobFacts
+    delay: int
+    metadata: str | None
+    checkpoint: str | None
+    data: str
+    held_fence: int
+    alone: int
 
 
 class Held(NamedTuple):

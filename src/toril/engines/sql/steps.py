@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from toril.codec.steps import load_rest
+from toril.engines.shared import cursor_number, cursor_numbers
 from toril.engines.sql.calls import recall, remember
 from toril.engines.sql.inspector import STORED_JOB, record_of
 from toril.engines.sql.recorded import holder, recorded_job, replaces, steps_key
@@ -13,7 +14,6 @@ from toril.engines.sql.schema import PAGE_BYTES
 from toril.engines.sql.signals import deliver, inbox, receive
 from toril.engines.sql.statements import query, statements
 from toril.engines.sql.transaction import Steps, Transaction
-from toril.errors import InvalidOption, preview
 from toril.model import (
     TIMED,
     Call,
@@ -88,7 +88,7 @@ class SqlSteps:
     async def page(
         self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
     ) -> Page[tuple[str, str]]:
-        after = 0 if cursor is None else _number(cursor)
+        after = 0 if cursor is None else cursor_number(cursor)
         return await self._steps.read(
             partial(page, queue=queue, identity=job_id, after=after, limit=limit, where=where)
         )
@@ -96,22 +96,11 @@ class SqlSteps:
     async def resting(
         self, queue: str, *, signal: str | None = None, cursor: str | None = None, limit: int = 50
     ) -> Page[JobRow]:
-        after = (-1, -1) if cursor is None else _place(cursor)
+        after = (-1, -1) if cursor is None else cursor_numbers(cursor)
         return await self._steps.read(partial(resting, queue=queue, signal=signal, after=after, limit=limit))
 
     async def inbox(self, queue: str, job_id: str, *, where: Kept = "queue") -> list[SignalRow]:
         return await self._steps.read(partial(inbox, queue=queue, identity=job_id, where=where))
-
-
-def _place(cursor: str) -> tuple[int, int]:
-    until, _, key = cursor.partition("-")
-    return _number(until), _number(key)
-
-
-def _number(cursor: str) -> int:
-    if cursor.isascii() and cursor.isdecimal() and len(cursor) <= 18:
-        return int(cursor)
-    raise InvalidOption(f"{preview(cursor)} is not a cursor from this listing")
 
 
 def record(tx: Transaction, queue: str, reports: Sequence[StepReport], call: Call | None) -> list[StepAnswer]:

@@ -8,9 +8,9 @@ SELECT toril.hold($1::bigint[], ($2::int[])[1], ($3::bigint[])[1], ($4::text[])[
     ($7::bigint[])[1], ($8::int[])[1], ($9::int[])[1])
 
 -- name: held_again
-SELECT j.key, j.id AS chosen, j.name, j.data, j.starts + 1 AS starts, a.fence, j.attempts AS max_attempts,
-    j.attempts_made, j.stalls, j.added_at, j.delay, j.priority, j.options AS options_text, j.metadata, j.checkpoint,
-    a.alone
+SELECT j.key, j.id AS chosen, j.name, j.priority, j.attempts AS max_attempts, j.attempts_made, j.stalls, j.starts, j.fence,
+    j.added_at, j.started_at, j.worker, j.logs, j.options AS options_text, j.delay, j.metadata, j.checkpoint, j.data,
+    a.fence AS held_fence, a.alone
 FROM toril.texts($1) WITH ORDINALITY v(value, at)
     JOIN toril.active a ON a.key = v.value::bigint AND a.token = $2 AND a.deadline > $3 JOIN toril.jobs j ON j.key = a.key
 ORDER BY v.at

@@ -21,9 +21,9 @@ INSERT INTO active (key, queue, deadline, token, worker, started_at, fence, alon
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: held_again
-SELECT j.key, j.id AS chosen, j.name, j.data, j.starts + 1 AS starts, a.fence, j.attempts AS max_attempts,
-    j.attempts_made, j.stalls, j.added_at, j.delay, j.priority, j.options AS options_text, j.metadata, j.checkpoint,
-    a.alone
+SELECT j.key, j.id AS chosen, j.name, j.priority, j.attempts AS max_attempts, j.attempts_made, j.stalls, j.starts, j.fence,
+    j.added_at, j.started_at, j.worker, j.logs, j.options AS options_text, j.delay, j.metadata, j.checkpoint, j.data,
+    a.fence AS held_fence, a.alone
 FROM json_each(?) v JOIN active a ON a.key = v.value AND a.token = ? AND a.deadline > ? JOIN jobs j ON j.key = a.key
 ORDER BY v.key
 
