@@ -16,6 +16,7 @@ from toril.codec.new_jobs import dump_new_job, load_new_job, made, said
 from toril.engines.redis.options import dump_options, load_options
 from toril.engines.sql import options as sql
 from toril.model import JobOptions, NewJob
+from toril.model.durations import milliseconds
 from toril.records import DeadLetter, JobRecord
 from toril.task import Task
 from toril.testing.memory import DURATIONS
@@ -56,7 +57,7 @@ def test_the_docstring_of_an_add_explains_every_option(function: object) -> None
 
 
 def test_an_option_that_is_read_as_a_time_is_a_time_in_test_memories() -> None:
-    times = {name for name, read in options._READ.items() if getattr(read, "func", None) is options.milliseconds}
+    times = {name for name, read in options._READ.items() if getattr(read, "func", None) is milliseconds}
 
     assert times
     assert times <= set(DURATIONS)
