@@ -60,6 +60,7 @@ from toril.runtime.portal import Portal
 from toril.runtime.redaction import Redact, Redaction
 from toril.runtime.services import AppServices
 from toril.schedule import Timing, boot
+from toril.signals import SignalKind
 from toril.store.connect import connected, open_with_patience
 from toril.store.engine import Durability, Store
 
@@ -258,6 +259,7 @@ class App:
         subject: Subject | None = None,
         target_wait: Duration = 120.0,
         log_level: LogLevel | None = None,
+        signals: Sequence[SignalKind[Any]] = (),
     ) -> Queue:
         """Declare a queue; with nothing but a name, get the queue of that name, declared if necessary. To get a queue
         without declaring it, use `app.queues[name]`.
@@ -290,6 +292,8 @@ class App:
             subject: What a job is about: the name of a payload field, or a function of the payload.
             target_wait: How long a job should wait at most; scaling and warnings go by it.
             log_level: The lowest level at which this queue's jobs are logged, in place of the process's.
+            signals: The signals that its jobs wait for. The dashboard makes forms from their types, and signals that
+                are sent by name are checked against them.
         """
         name = check_queue_name(name)
         given = {key: value for key, value in locals().items() if key not in {"self", "name"}}

@@ -318,8 +318,9 @@ class Job(Generic[R]):
             NotFound: The job is gone.
         """
         queue = self._queue
+        kind = queue.options.signal_kind(signal)
         new = new_signal(
-            signal, payload, queue.options.serializer, job_id=self.id, signal_id=id, unless_waiting=unless_waiting
+            kind, payload, queue.options.serializer, job_id=self.id, signal_id=id, unless_waiting=unless_waiting
         )
         return await send_signal(queue.services, queue.name, new)
 

@@ -648,7 +648,8 @@ class Queue:
             InboxFull: The job has too many signals that it has not read, or the queue keeps too many.
         """
         kept = milliseconds("ttl", ttl, 1, MAX_SIGNAL_TTL)
-        new = new_signal(signal, payload, self.options.serializer, key=key, signal_id=id, ttl=kept)
+        kind = self.options.signal_kind(signal)
+        new = new_signal(kind, payload, self.options.serializer, key=key, signal_id=id, ttl=kept)
         return await send_signal(self.services, self._name, new)
 
     async def retry(self, job_id: str) -> None:

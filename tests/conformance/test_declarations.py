@@ -9,6 +9,7 @@ from tests.conformance.jobs import add
 from tests.declared import declared
 from toril.model import (
     MAX_DECLARATION,
+    MAX_SCHEMA,
     Backoff,
     Declaration,
     Declarations,
@@ -34,6 +35,7 @@ FULL = Declaration(
         "send": None, "grüße \"again\": true\n": None, "other": None,
         "once": HandlerDeclaration(max_attempts=1, backoff=Backoff(kind="exponential", delay=2)),
     },
+    signals={"approval": {"type": "object", "properties": {"ok": {"type": "boolean"}}}, "large": None},
 )  # fmt: skip
 
 
@@ -148,6 +150,18 @@ async def test_one_that_is_too_long_does_not_name_its_handlers(engine: Store) ->
 
     assert len(many.dump()) <= MAX_DECLARATION
     assert await said(engine) == [(replace(FULL, handlers=None), 1)]
+
+
+@pytest.mark.parametrize("handlers", [3, 1000])
+async def test_one_that_is_too_long_leaves_out_the_schemas_of_signals_first(engine: Store, handlers: int) -> None:
+    schema = {"type": "object", "description": "x" * (MAX_SCHEMA - 50)}
+    signals = {f"signal-{n}": schema for n in range(9)}
+    long = replace(FULL, signals=signals, handlers={f"handler-{n}" * 4: None for n in range(handlers)})
+    await engine.heartbeat(beat("w", q=long), ttl=60_000)
+
+    assert len(long.dump()) <= MAX_DECLARATION
+    named = replace(long, signals=dict.fromkeys(signals))
+    assert await said(engine) == [(named if handlers == 3 else replace(named, handlers=None), 1)]
 
 
 @pytest.mark.parametrize("odd", ["", "{}", "[]", "null", "no JSON", '{"concurrency": "many"}'])

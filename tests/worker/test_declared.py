@@ -1,17 +1,41 @@
 """Workers tell the store what their code declares, and programs without that code go by it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import pytest
 
 from tests.worker.conftest import Timed
-from toril import App, Exponential, Fixed, GroupLimits, JobContext, Keep, Queue, RateLimit, Retry, UsageError, handler
+from toril import (
+    App,
+    Exponential,
+    Fixed,
+    GroupLimits,
+    JobContext,
+    Keep,
+    Queue,
+    RateLimit,
+    Retry,
+    SignalKind,
+    UsageError,
+    handler,
+)
 from toril.client.options import as_workers_declare
+from toril.codec.schemas import schema_of
 from toril.model import Declarations, Heartbeat
 from toril.testing import Memory
+
+
+@dataclass
+class Approval:
+    ok: bool
+    by: str | None = None
+
+
+ODD: Any = Callable[[], int]  # JSON has no such values
 
 
 async def send(ctx: JobContext[Any]) -> None: ...
@@ -26,6 +50,7 @@ def declared_app() -> App:
         "q", {"send": send, "once": handler(once, retry=Retry(1))}, concurrency=10, lease=60, timeout=20,
         retry=Retry(3, Fixed(7)), rate_limit=RateLimit(50, per=2), groups=GroupLimits(concurrency=2), max_waiting=500,
         keep_completed=9, keep_failed=Keep(age=60), subject="tenant", target_wait=5, priority_first=True,
+        signals=[SignalKind("approval", Approval), SignalKind("paid", int), SignalKind("odd", ODD)],
     )  # fmt: skip
     return app
 
@@ -81,6 +106,26 @@ async def test_a_worker_tells_what_its_code_declares_while_it_lives(timed: Timed
     assert (found.rate, found.groups, found.max_waiting) == (RateLimit(50, per=2), GroupLimits(concurrency=2), 500)
     assert (found.keep_completed, found.keep_failed, found.priority_first) == (Keep(9), Keep(age=60), True)
     assert (found.handlers, found.any_name) == (("once", "send"), False)
+
+
+async def test_the_types_of_signals_are_told_as_schemas(timed: Timed) -> None:
+    app = declared_app()
+    async with timed(app) as test, at_work(test, app):
+        found = (await app.store.declarations("q")).newest
+
+    assert found is not None
+    assert found.signals is not None
+    approval = found.signals["approval"]
+    assert set(approval["properties"]) == {"ok", "by"}
+    assert approval["required"] == ["ok"]
+    assert (found.signals["paid"], found.signals["odd"]) == ({"type": "integer"}, None)
+
+
+def test_a_schema_that_is_very_large_stays_at_home() -> None:
+    large: Any = dataclass(type("Large", (), {"__annotations__": {f"field_{n}": str for n in range(200)}}))
+
+    assert schema_of(large) is None
+    assert schema_of(Annotated[int, []]) == {"type": "integer"}  # a type that has no hash
 
 
 async def test_what_changes_is_told_soon(timed: Timed) -> None:

@@ -142,6 +142,39 @@ async def test_a_signal_of_another_type_is_set_aside_and_the_wait_goes_on(timed:
     assert line == f"the signal for 'approval' was set aside: {event.error}"
 
 
+async def test_a_queue_that_declares_a_signal_refuses_a_payload_of_another_type_by_its_name_too(timed: Timed) -> None:
+    app = App("memory://")
+
+    async def run(ctx: JobContext[None]) -> Approval | None:
+        return await ctx.wait_for(APPROVAL)
+
+    queue = app.queue("q", {"run": run}, keep_completed=True, signals=[APPROVAL])
+    async with timed(app) as test:
+        job = await queue.add("run")
+        with pytest.raises(InvalidPayload, match="ok"):
+            await job.signal("approval", {"ok": "perhaps"})
+        with pytest.raises(InvalidPayload, match="ok"):
+            await queue.signal("approval", {"ok": "perhaps"}, key="invoice:1")
+        await job.signal("approval", {"ok": True})
+        await job.signal("another", {"ok": "perhaps"})
+        await test.drain()
+
+        assert await job.result() == Approval(True)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("approval", "a list"),
+        (["approval"], "'approval' is not one"),
+        ([APPROVAL, APPROVAL], "two of the name 'approval'"),
+    ],
+)
+def test_signals_are_declared_once_each(given: Any, why: str) -> None:
+    with pytest.raises(InvalidOption, match=why):
+        App("memory://").queue("q", signals=given)
+
+
 async def test_a_wait_that_has_set_a_signal_aside_still_ends_in_its_time(timed: Timed) -> None:
     app = App("memory://")
     queue = app.queue("q", {"in_an_hour": in_an_hour}, keep_completed=True)

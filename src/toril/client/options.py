@@ -4,7 +4,7 @@ import difflib
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 from weakref import WeakSet
 
 from toril.codec.encoding import Serializer, encode
+from toril.codec.schemas import schema_of
 from toril.errors import InvalidName, InvalidOption, preview
 from toril.model import (
     KEEP_ALL,
@@ -38,6 +39,7 @@ from toril.model.durations import Duration, milliseconds
 from toril.policy.breaker import Breaker
 from toril.policy.retry import BackoffStrategy, Exponential, Fixed, Retry, Strategy, Waiting, check_known
 from toril.runtime.services import Services
+from toril.signals import SignalKind
 from toril.store.engine import Store
 
 if TYPE_CHECKING:
@@ -95,7 +97,12 @@ class QueueOptions:
     subject: Subject | None = None
     target_wait: int = 120_000
     log_level: LogLevel | None = None
+    signals: tuple[SignalKind[Any], ...] = ()
     strategies: Mapping[str, BackoffStrategy] = field(default_factory=dict)
+
+    def signal_kind(self, signal: str | SignalKind[Any]) -> str | SignalKind[Any]:
+        """The signal with its type, if the queue declares one of this name."""
+        return next((kind for kind in self.signals if kind.name == signal), signal)
 
 
 class WaitOptions(TypedDict, total=False):
@@ -348,7 +355,7 @@ UNSAID: dict[str, Any] = {
     "handlers": None, "concurrency": 1, "lease": 30.0, "renew": None, "retry": Retry(), "timeout": None,
     "rate_limit": None, "max_stalls": 1, "max_waiting": None, "groups": None, "priority_first": None,
     "keep_completed": 0, "keep_failed": 0, "unknown": "fail", "serializer": None, "cancellation": True, "breaker": None,
-    "subject": None, "target_wait": 120.0, "log_level": None,
+    "subject": None, "target_wait": 120.0, "log_level": None, "signals": (),
 }  # fmt: skip
 
 
@@ -366,6 +373,7 @@ def checked(
     unknown: Unknown,
     target_wait: Duration,
     log_level: LogLevel | None,
+    signals: Sequence[SignalKind[Any]],
     **rest: Any,
 ) -> QueueOptions:
     """The options in the units of the store. Raises `InvalidOption`, which names the option that is out of range."""
@@ -390,6 +398,7 @@ def checked(
         unknown=unknown,
         target_wait=milliseconds("target_wait", target_wait, 1, MAX_DELAY),
         log_level=log_level,
+        signals=_signal_kinds(signals),
         **rest,
     )
 
@@ -443,6 +452,7 @@ def declaration_of(queue: "Queue", concurrency: int | None = None) -> Declaratio
         serializer=options.serializer is not None,
         any_name=queue.handlers.any_name,
         handlers=own,
+        signals={kind.name: schema_of(kind.type) for kind in options.signals} or None,
     )
 
 
@@ -453,6 +463,19 @@ async def as_workers_declare(queue: "Queue") -> "Queue | None":
         return queue
     declared = (await queue.store.declarations(queue.name)).newest
     return None if declared is None else queue.as_declared(declared)
+
+
+def _signal_kinds(signals: Sequence[SignalKind[Any]]) -> tuple[SignalKind[Any], ...]:
+    if isinstance(signals, str | bytes) or not isinstance(signals, Sequence):
+        raise InvalidOption(f"signals must be a list of SignalKind(name, type), not {preview(signals)}")
+    for kind in signals:
+        if not isinstance(kind, SignalKind):
+            raise InvalidOption(f"signals must be a list of SignalKind(name, type); {preview(kind)} is not one")
+    names = [kind.name for kind in signals]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidOption(f"signals has two of the name {preview(twice)}")
+    return tuple(signals)
 
 
 def _check_kinds(options: Mapping[str, Any]) -> None:

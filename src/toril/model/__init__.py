@@ -82,7 +82,14 @@ from toril.model.dead_letters import (
     letter_id,
     letter_parts,
 )
-from toril.model.declarations import MAX_DECLARATION, Declaration, Declarations, DeclaredBy, HandlerDeclaration
+from toril.model.declarations import (
+    MAX_DECLARATION,
+    MAX_SCHEMA,
+    Declaration,
+    Declarations,
+    DeclaredBy,
+    HandlerDeclaration,
+)
 from toril.model.durations import MAX_DELAY, moment, ms_of
 from toril.model.faults import (
     AUTO_REPAIRED,
@@ -284,6 +291,7 @@ __all__ = [
     "MAX_RATE",
     "MAX_RATE_WINDOW",
     "MAX_REASON_BYTES",
+    "MAX_SCHEMA",
     "MAX_SIGNAL",
     "MAX_SIGNAL_TTL",
     "MAX_STACKS",

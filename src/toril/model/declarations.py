@@ -9,7 +9,8 @@ from toril.errors import TorilError
 from toril.model.groups import GroupLimits
 from toril.model.jobs import Backoff, Keep, RateLimit, per_ms
 
-MAX_DECLARATION: Final = 32 * 1024  # characters of one as text; if it would be longer, handlers are left out
+MAX_DECLARATION: Final = 32 * 1024  # characters of one as text; longer ones leave out schemas, or handlers
+MAX_SCHEMA: Final = 4 * 1024  # characters of a signal's schema as text; larger ones are left out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,8 @@ class Declaration:
     """What a worker's code declares about a queue, in the units of the store. `concurrency` is that of one worker, and
     `rate` applies unless the queue's settings have another. `handlers` are the job names with a handler, None if there
     are too many to list; `any_name` is the handler that also runs jobs with other names. `subject` is the payload field
-    that has a job's subject; `serializer` says that the application serializes payloads in its own way."""
+    that has a job's subject; `serializer` says that the application serializes payloads in its own way. `signals` are
+    the JSON schemas of the payloads of signals, by name; None stands for one that is too large."""
 
     concurrency: int
     lease: int
@@ -44,6 +46,7 @@ class Declaration:
     serializer: bool = False
     any_name: str | None = None
     handlers: Mapping[str, HandlerDeclaration | None] | None = None
+    signals: Mapping[str, Any] | None = None
 
     def retry_of(self, name: str) -> tuple[int, Backoff]:
         """How many attempts jobs with this name get, and how long they wait between them."""
@@ -52,23 +55,13 @@ class Declaration:
         return (self.max_attempts, self.backoff) if own is None else (own.max_attempts, own.backoff)
 
     def dump(self) -> str:
-        """The text that stores keep; equal declarations give the same text. If it would be too long, the handlers are
-        left out."""
-        rate, groups, handlers = self.rate, self.groups, self.handlers
-        text = json.dumps(
-            {
-                **{name: getattr(self, name) for name in _PLAIN},
-                "backoff": asdict(self.backoff),
-                "keep_completed": _dump_keep(self.keep_completed),
-                "keep_failed": _dump_keep(self.keep_failed),
-                "rate": None if rate is None else [rate.max, per_ms(rate), rate.window],
-                "groups": None if groups is None else groups.dump(),
-                "handlers": None if handlers is None else {name: _dump_own(own) for name, own in handlers.items()},
-            },
-            sort_keys=True,
-            separators=(",", ":"),
-        )
-        return text if len(text) <= MAX_DECLARATION else replace(self, handlers=None).dump()
+        """The text that stores keep; equal declarations give the same text. If it would be too long, the schemas of
+        signals are left out, or the handlers, or both."""
+        unnamed = replace(self, handlers=None)
+        for each in (self, _without_schemas(self), unnamed):
+            if len(text := _dumped(each)) <= MAX_DECLARATION:
+                return text
+        return _dumped(_without_schemas(unnamed))
 
     @classmethod
     def load(cls, text: str) -> "Declaration | None":
@@ -84,13 +77,36 @@ class Declaration:
                 rate=None if rate is None else RateLimit(rate[0], rate[1] / 1000, rate[2]),
                 groups=None if groups is None else GroupLimits.load(groups),
                 handlers=None if handlers is None else {name: _load_own(own) for name, own in handlers.items()},
+                signals=_load_signals(found.get("signals")),
             )
         except (TorilError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             return None
 
 
-_MADE: Final = {"backoff", "keep_completed", "keep_failed", "rate", "groups", "handlers"}
+_MADE: Final = {"backoff", "keep_completed", "keep_failed", "rate", "groups", "handlers", "signals"}
 _PLAIN: Final = tuple(each.name for each in fields(Declaration) if each.name not in _MADE)
+
+
+def _without_schemas(said: Declaration) -> Declaration:
+    return said if said.signals is None else replace(said, signals=dict.fromkeys(said.signals))
+
+
+def _dumped(said: Declaration) -> str:
+    rate, groups, handlers = said.rate, said.groups, said.handlers
+    return json.dumps(
+        {
+            **{name: getattr(said, name) for name in _PLAIN},
+            "backoff": asdict(said.backoff),
+            "keep_completed": _dump_keep(said.keep_completed),
+            "keep_failed": _dump_keep(said.keep_failed),
+            "rate": None if rate is None else [rate.max, per_ms(rate), rate.window],
+            "groups": None if groups is None else groups.dump(),
+            "handlers": None if handlers is None else {name: _dump_own(own) for name, own in handlers.items()},
+            "signals": said.signals,
+        },
+        sort_keys=True,
+        separators=(",", ":"),
+    )
 
 
 def _dump_keep(keep: Keep) -> list[float | None]:
@@ -107,6 +123,14 @@ def _load_own(found: list[Any] | None) -> HandlerDeclaration | None:
 
 def _load_backoff(found: dict[str, Any]) -> Backoff:
     return Backoff(**found | {"on": tuple(found["on"]), "give_up_on": tuple(found["give_up_on"])})
+
+
+def _load_signals(found: dict[str, Any] | None) -> dict[str, Any] | None:
+    return (
+        None
+        if found is None
+        else {name: schema if isinstance(schema, dict) else None for name, schema in found.items()}
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -278,7 +278,7 @@ _WORDS: Final = {
     "backoff": "backoff", "priority_first": "priority order", "target_wait": "wait target",
     "keep_completed": "completed jobs to keep", "keep_failed": "failed jobs to keep", "lease": "lease",
     "timeout": "timeout", "max_stalls": "max stalls", "subject": "subject", "any_name": "accepted job names",
-    "serializer": "serializer",
+    "serializer": "serializer", "signals": "signals",
 }  # fmt: skip
 _STATES: Final = {look.key: state for state, look in LOOKS.items()}
 # Names for the jobs of a tab, if they differ from the tab's key.
