@@ -7,7 +7,15 @@ __version__ = "0.1.0.dev0"
 if TYPE_CHECKING:
     from toril.app import App
     from toril.client.options import AddOptions
-    from toril.context import FailedChild, JobContext, StepInfo, SyncJobContext, current_step
+    from toril.context import (
+        FailedChild,
+        JobContext,
+        StepInfo,
+        SyncJobContext,
+        current_context,
+        current_step,
+        current_sync_context,
+    )
     from toril.errors import (
         AddUncertain,
         ChildrenFailed,
@@ -124,7 +132,9 @@ _WHERE = {
     "JobContext": "toril.context",
     "SyncJobContext": "toril.context",
     "StepInfo": "toril.context",
+    "current_context": "toril.context",
     "current_step": "toril.context",
+    "current_sync_context": "toril.context",
     "Duration": "toril.model.durations",
     "connect": "toril.store.engine",
     **dict.fromkeys(("Flow", "FlowTree", "chain", "gather"), "toril.flow"),
@@ -312,7 +322,9 @@ __all__ = [
     "__version__",
     "chain",
     "connect",
+    "current_context",
     "current_step",
+    "current_sync_context",
     "gather",
     "handler",
     "only_if",

@@ -78,7 +78,10 @@ __all__ = [
     "StepInfo",
     "StopReason",
     "SyncJobContext",
+    "current_context",
     "current_step",
+    "current_sync_context",
+    "running_context",
     "step_info",
 ]
 
@@ -163,6 +166,22 @@ step_info: ContextVar[StepInfo | None] = ContextVar("toril_step", default=None)
 def current_step() -> StepInfo | None:
     """The durable step in which this code runs; None outside of one."""
     return step_info.get()
+
+
+running_context: ContextVar["JobContext[Any] | SyncJobContext[Any] | None"] = ContextVar("toril_context", default=None)
+
+
+def current_context() -> "JobContext[Any] | None":
+    """The context of the `async def` handler that has called this code, also from within its tasks and steps; None
+    outside of one. Libraries use it to record steps without being given the context."""
+    found = running_context.get()
+    return found if isinstance(found, JobContext) else None
+
+
+def current_sync_context() -> "SyncJobContext[Any] | None":
+    """The same for plain `def` handlers."""
+    found = running_context.get()
+    return found if isinstance(found, SyncJobContext) else None
 
 
 class RunSteps(Protocol):

@@ -41,6 +41,7 @@ EventName: TypeAlias = Literal[
     "lease_lost",
     "stuck",
     "signal_unfit",
+    "signals_unread",
     "drained",
     "paused",
     "resumed",

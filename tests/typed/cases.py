@@ -18,9 +18,13 @@ from toril import (
     SyncTask,
     Task,
     chain,
+    current_context,
+    current_sync_context,
     gather,
     handler,
 )
+from toril.records import StepRecord
+from toril.testing import memory
 
 
 @dataclass
@@ -228,3 +232,15 @@ def plain_steps(ctx: SyncJobContext[None]) -> None:
     assert_type(ctx.step("size", size, "a"), int)
     assert_type(ctx.wait_for("size", int), int | None)
     ctx.step("size", size, 3)  # E: arg-type
+
+
+def helpers() -> None:
+    assert_type(current_context(), JobContext[Any] | None)
+    assert_type(current_sync_context(), SyncJobContext[Any] | None)
+
+
+async def tests(app: App, job: Job[None]) -> None:
+    async with memory(app, replay="each") as test:
+        assert_type(await test.steps(job), list[StepRecord])
+        assert_type(await test.assert_steps(job, ["create"]), list[StepRecord])
+    memory(app, replay="all")  # E: arg-type

@@ -22,6 +22,7 @@ from toril.model import (
     RecordedSteps,
     Report,
     Rested,
+    SignalRow,
     SignalWait,
     StepAnswer,
     StepKind,
@@ -118,6 +119,13 @@ class FakeSteps:
             self.put(key, StepKind.RECEIVED, dump_received(None), until)
             return self.answer(self.rows[key])
         return self.answer(None)
+
+    async def inbox(self, queue: str, job_id: str) -> list[SignalRow]:
+        del queue, job_id
+        return [
+            SignalRow(number, signal.name, payload, 0, None, signal.key)
+            for number, (signal, payload) in enumerate(self.signals)
+        ]
 
     def rest(self, rested: Rested) -> int | None:
         """Settle the job as resting; returns the time until which it does."""

@@ -9,6 +9,7 @@ from tests.worker import handlers_for_processes as in_processes
 from tests.worker.conftest import Seen, Timed, working
 from toril import (
     App,
+    Fixed,
     InboxFull,
     InvalidOption,
     InvalidPayload,
@@ -307,3 +308,64 @@ async def test_a_unit_test_gives_the_signals() -> None:
     plain: SyncJobContext[None] = sync_context(None, signals={"paid": [3]})
     assert plain.wait_for("paid") == 3
     assert plain.wait_for_any(["paid"]) is None
+
+
+async def test_signals_that_a_handler_never_reads_are_told(timed: Timed) -> None:
+    app = App("memory://")
+    seen = Seen(app, "signals_unread")
+
+    async def run(ctx: JobContext[None]) -> Any:
+        return await ctx.wait_for("approval")
+
+    queue = app.queue("q", {"run": run}, keep_completed=True)
+    async with timed(app) as test:
+        curious, deaf = await queue.add("run"), await queue.add("run")
+        await test.drain()
+        for payload in (1, 2, 3):
+            await deaf.signal("approval", payload)
+        await deaf.signal("aproval", 4)
+        await curious.signal("approval", 5)
+        await test.drain()
+
+        assert [await deaf.result(), await curious.result()] == [1, 5]
+        assert await deaf.logs() == ["signals that were never read: approval, approval, aproval"]
+        assert await curious.logs() == []
+    (event,) = seen.of("signals_unread")
+    assert (event.job_id, event.detail) == (deaf.id, ["approval", "approval", "aproval"])
+
+
+async def test_signals_that_an_attempt_leaves_for_the_next_are_not_told(timed: Timed) -> None:
+    app = App("memory://")
+    seen = Seen(app, "signals_unread")
+
+    async def run(ctx: JobContext[None]) -> list[Any]:
+        first = await ctx.wait_for("number")
+        if ctx.attempt == 1:
+            raise ConnectionError("away")
+        return [first, await ctx.wait_for("number")]
+
+    queue = app.queue("q", {"run": run}, keep_completed=True, retry=Retry(2, Fixed(1)))
+    async with timed(app) as test:
+        job = await queue.add("run")
+        for number in (1, 2):
+            await job.signal("number", number)
+        await test.after("1m")
+
+        assert await job.result() == [1, 2]
+    assert seen.of("signals_unread") == []
+
+
+@pytest.mark.parametrize("executor", ["thread", "process"])
+async def test_signals_that_plain_functions_never_read_are_told_too(executor: str) -> None:
+    app = App("memory://")
+    seen, rests = Seen(app, "signals_unread"), Seen(app, "parked")
+    queue = app.queue("q", {"asks": handler(in_processes.asks, executor=executor)}, keep_completed=True)  # type: ignore[arg-type]
+    async with working(app):
+        job = await queue.add("asks")
+        await rests.until("parked")
+        for name in ("approval", "approval", "cancelled"):
+            await job.signal(name, True)
+        await job.result(30)
+        assert await job.logs() == ["signals that were never read: approval"]
+
+    assert seen.of("signals_unread")[0].detail == ["approval"]

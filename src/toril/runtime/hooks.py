@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from toril.errors import preview
+from toril.model import JobRef
 from toril.runtime.clock import Clock
 from toril.runtime.logs import log
 
@@ -21,6 +22,7 @@ __all__ = [
     "Middleware",
     "Poller",
     "Spent",
+    "StepChecks",
     "app_name",
     "compose",
     "function",
@@ -64,6 +66,15 @@ class Poller:
     lease: float | None = None
 
 
+class StepChecks(Protocol):
+    """What a test checks of handlers with durable steps."""
+
+    replay_each: bool  # whether a handler is called again after each row that it records
+
+    def differs(self, job: JobRef, error: Exception) -> None:
+        """A handler does not do the same each time it is called. May be called from any thread."""
+
+
 class Hooks:
     """Hooks, pollers and middleware, in the order in which they were declared."""
 
@@ -74,6 +85,7 @@ class Hooks:
         self.pollers: list[Poller] = []
         self.middleware: list[Middleware] = []
         self.spent: Spent | None = None
+        self.step_checks: StepChecks | None = None
 
 
 def worker_name(clock: Clock) -> str:

@@ -101,6 +101,7 @@ _LINES: Final[dict[EventName, _Line]] = {
     "stalled": (logging.WARNING, _stalled),
     "stuck": (logging.WARNING, "job does not stop; giving up its slot"),
     "signal_unfit": (logging.WARNING, "signal set aside: it is not of the type that the job waits for"),
+    "signals_unread": (logging.WARNING, "job completed without reading all of its signals"),
     "drained": (logging.DEBUG, "queue drained"),
     "paused": (logging.INFO, "queue paused"),
     "resumed": (logging.INFO, "queue resumed"),

@@ -12,12 +12,15 @@ from toril.errors import EngineUnavailable, InvalidOption, preview
 from toril.model import (
     Added,
     AddOutcome,
+    Cancelled,
     Claim,
+    Completed,
     Exchange,
     Failed,
     FlowNode,
     Lease,
     NewJob,
+    Rested,
     Retried,
     Settlement,
     StepAnswer,
@@ -114,6 +117,8 @@ class WatchedStore:
         self.victim: Lease | None = None
         self.die: Callable[[], None] = lambda: None
         self.dead: asyncio.Event | None = None  # set when the killed worker is gone
+        self._stepped: set[tuple[str, str]] = set()  # jobs that have recorded something
+        self.ended_steps: dict[tuple[str, str], list[tuple[str, str]]] = {}  # what they had recorded when they ended
 
     def twin(self) -> "WatchedStore":
         return self
@@ -156,10 +161,17 @@ class WatchedStore:
         """Called when durable steps are recorded."""
         await self._if_alive()
         leases = [report.lease for report in reports]
+        self._stepped |= {(lease.queue, lease.id) for lease in leases}
         await self._perhaps_die("step", leases)
         answers = await self._store.steps.record(queue, reports, **options)
         await self._perhaps_die("stepped", leases)
         return answers
+
+    async def receive(self, lease: Lease, *args: Any, **options: Any) -> StepAnswer:
+        """Called when a durable step looks for signals."""
+        await self._if_alive()
+        self._stepped.add((lease.queue, lease.id))
+        return await self._store.steps.receive(lease, *args, **options)
 
     async def add_flow(self, nodes: Sequence[FlowNode], **options: Any) -> list[Added]:
         """Called when flows are added."""
@@ -177,6 +189,7 @@ class WatchedStore:
         await self._if_alive()
         leases = [settlement.lease for settlement in batch]
         await self._perhaps_die("returned", leases)
+        await self._remember_steps(batch)
         answer = await self._store.exchange(queue, batch, claim, **options)
         self._names |= {(queue, job.lease.id): job.name for job in answer.jobs}
         await self._perhaps_die("settled", leases)
@@ -185,6 +198,25 @@ class WatchedStore:
             if verdict is Verdict.OK and isinstance(settlement.outcome, Failed | Retried):
                 self._ended(settlement.lease, settlement.outcome)
         return answer
+
+    async def _remember_steps(self, batch: Sequence[Settlement]) -> None:
+        """What jobs have recorded goes with them if they are not kept."""
+        for lease, outcome in ((settlement.lease, settlement.outcome) for settlement in batch):
+            job = lease.queue, lease.id
+            if isinstance(outcome, Rested):
+                self._stepped.add(job)
+            elif job in self._stepped and isinstance(outcome, Completed | Failed | Cancelled):
+                self.ended_steps[job] = await self._rows(*job)
+
+    async def _rows(self, queue: str, job_id: str) -> list[tuple[str, str]]:
+        rows: list[tuple[str, str]] = []
+        cursor: str | None = None
+        while True:
+            page = await self._store.steps.page(queue, job_id, cursor=cursor)
+            rows += page.items
+            cursor = page.cursor
+            if cursor is None:
+                return rows
 
     async def _perhaps_die(self, place: Place, leases: Sequence[Lease]) -> None:
         for lease in leases:
@@ -227,6 +259,7 @@ class _WatchedSteps:
         self._store = store
         self._steps = steps
         self.record = store.record
+        self.receive = store.receive
 
     def __getattr__(self, name: str) -> Any:
         return self._store.living(getattr(self._steps, name))

@@ -17,9 +17,10 @@ from toril.engines.sqlite.url import FileAddress
 from toril.errors import InvalidOption, UsageError, preview
 from toril.events import tell_recovered
 from toril.job import Job
-from toril.model import Failed, JobOptions, Lease, NewJob, Retried, moment, ms_of
+from toril.model import Failed, JobOptions, JobRef, Lease, NewJob, Retried, moment, ms_of
 from toril.model.durations import Duration, milliseconds
-from toril.records import RetryDelay, as_record
+from toril.operate.steps import step_record
+from toril.records import RetryDelay, StepRecord, as_record
 from toril.store.engine import Store
 from toril.task import Task
 from toril.testing.clock import ManualClock
@@ -175,6 +176,15 @@ class Lives:
         self._store.kill()
         raise Killed
 
+    def stop(self) -> None:
+        """End the worker at once, because the test has failed. May be called from any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._stop)
+
+    def _stop(self) -> None:
+        self._app.stop()
+        self._app.stop()  # at once
+
     def _die(self) -> None:
         """May be called from any thread."""
         if self._loop is not None:
@@ -213,6 +223,7 @@ class Lives:
 
 
 OnFailure: TypeAlias = Literal["record", "raise"]
+Replay: TypeAlias = Literal["never", "each"]
 
 _ANY: Any = object()  # any payload at all, including None
 _LONGEST = 100 * 366 * 86_400_000  # ms
@@ -221,14 +232,25 @@ _LONGEST = 100 * 366 * 86_400_000  # ms
 class Memory:
     """An app in memory, on a clock of its own. `added` has every job that was added, in order."""
 
-    def __init__(self, app: App, clock: ManualClock, store: Store, *, on_failure: OnFailure = "record") -> None:
+    def __init__(
+        self,
+        app: App,
+        clock: ManualClock,
+        store: Store,
+        *,
+        on_failure: OnFailure = "record",
+        replay: Replay = "never",
+    ) -> None:
         if on_failure not in {"record", "raise"}:
             raise InvalidOption(f"on_failure must be 'record' or 'raise', not {preview(on_failure)}")
+        if replay not in {"never", "each"}:
+            raise InvalidOption(f"replay must be 'never' or 'each', not {preview(replay)}")
         self.app = app
         self.clock = clock
         self.added: list[AddedJob] = []
         self.store = WatchedStore(store, stored=self._stored, ended=self._ended)
         self.lives = Lives(app, clock, self.store, lambda: self._failure is not None)
+        self.replay_each = replay == "each"
         self._raises = on_failure == "raise"
         self._errors: dict[tuple[str, str], BaseException] = {}
         self._failure: BaseException | None = None
@@ -239,11 +261,12 @@ class Memory:
         with self.app.using(cast("Store", self.store), self.clock) as plan:
             plan.middleware.insert(0, self._around)
             plan.spent = self.lives.spent
+            plan.step_checks = self
             try:
                 yield
             finally:
                 plan.middleware.remove(self._around)
-                plan.spent = None
+                plan.spent = plan.step_checks = None
 
     @property
     def now(self) -> datetime:
@@ -312,6 +335,32 @@ class Memory:
     ) -> None:
         """Raise `AssertionError` if such a job was added; takes the arguments of `assert_added`."""
         self.assert_added(job, data, times=0, **options)
+
+    # durable steps
+
+    async def steps(self, job: Job[Any]) -> list[StepRecord]:
+        """What a job has recorded of its durable steps, in order, also if it has completed and is not kept."""
+        queue = job.queue
+        rows = self.store.ended_steps.get((queue.name, job.id), [])
+        return await job.steps() or [step_record(key, text, queue.options.serializer) for key, text in rows]
+
+    async def assert_steps(self, job: Job[Any], names: Sequence[str]) -> list[StepRecord]:
+        """Return what a job has recorded. Raises `AssertionError` unless those are the steps with these keys, in this
+        order."""
+        found = await self.steps(job)
+        keys = [step.key for step in found]
+        if keys != list(names):
+            raise AssertionError(
+                f"expected job {job.id} of queue {job.queue.name!r} to have recorded {list(names)}, not {keys}"
+            )
+        return found
+
+    def differs(self, job: JobRef, error: Exception) -> None:
+        """A handler with durable steps does not do the same each time it is called: the test fails."""
+        if self._failure is None:
+            error.add_note(f"found in job {job.id} of queue {job.queue!r}")
+            self._failure = error
+            self.lives.stop()
 
     # faults
 
@@ -386,8 +435,7 @@ class Memory:
         else:
             error.add_note(f"raised by {called}")
             self._failure = error
-        self.app.stop()
-        self.app.stop()  # at once
+        self.lives.stop()
 
     def _stored(self, queue: str, job: NewJob, identity: str) -> None:
         self.added.append(AddedJob.of(queue, job, identity, self.clock.now()))
@@ -411,13 +459,23 @@ class Memory:
 
 @asynccontextmanager
 async def memory(
-    app: App, *, loses: float = 0.0, seed: int = 0, start: datetime | None = None, on_failure: OnFailure = "record"
+    app: App,
+    *,
+    loses: float = 0.0,
+    seed: int = 0,
+    start: datetime | None = None,
+    on_failure: OnFailure = "record",
+    replay: Replay = "never",
 ) -> AsyncIterator[Memory]:
     """Run the app on an empty in-memory store for the length of a test.
 
     `start` is the time at which the test starts. `loses` is the share of store calls whose request or answer is lost; a
     correct program must produce the same result. With `on_failure="raise"`, the first handler that fails also fails the
     test, with its own error.
+
+    With `replay="each"`, handlers with durable steps are called again from their beginning after each row that they
+    record. The test fails if they then do something else: ask for other steps, or give them other arguments. Handlers
+    in processes of their own are called as usual.
     """
     clock = ManualClock(seed=seed) if start is None else ManualClock(_ms(start), seed=seed)
     store: Store = SqliteEngine(FileAddress(path=None), clock=clock, inline=True)
@@ -425,7 +483,7 @@ async def memory(
         if loses:
             store = cast("Store", FlakyStore(store, rate=loses, seed=seed))
             await stack.enter_async_context(clock.running())  # repeated calls wait first
-        test = Memory(app, clock, store, on_failure=on_failure)
+        test = Memory(app, clock, store, on_failure=on_failure, replay=replay)
         stack.enter_context(test.in_place())
         await stack.enter_async_context(app)
         yield test

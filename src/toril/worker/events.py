@@ -1,7 +1,7 @@
 """Emits the events of attempts, and calls the hooks for lost leases."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from toril.codec.encoding import decode
@@ -120,6 +120,10 @@ class AttemptEvents:
     def signal_unfit(self, job: Claimed, why: str) -> None:
         """A signal to a job was not of the type that it waits for."""
         self._tell("signal_unfit", job, error=why)
+
+    def signals_unread(self, job: Claimed, names: Sequence[str]) -> None:
+        """A handler has returned, and these signals to its job are dropped."""
+        self._tell("signals_unread", job, detail=list(names))
 
     def stuck(self, job: Claimed, stack: str) -> None:
         """The attempt was told to stop, and does not."""

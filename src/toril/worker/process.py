@@ -146,6 +146,7 @@ class WorkerProcess:
             state=state,
             middleware=tuple(self._hooks.middleware),
             retried=self._retried if burst else None,
+            step_checks=self._hooks.step_checks,
         )
         self._workers = [Worker(queue, services, self._concurrency.get(queue.name)) for queue in self._queues]
         if self._stopping.is_set():  # a signal came before there was something to stop

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from toril.codec.new_jobs import made
-from toril.context import RunsAs, Signal, StopReason, SyncJobContext
+from toril.context import RunsAs, Signal, StopReason, SyncJobContext, running_context
 from toril.errors import (
     JobCancelled,
     LeaseLost,
@@ -168,7 +168,10 @@ class _Connection:
         self._job, self._steps = job, None
         try:
             ctx: Any = SyncJobContext(entry.payload.decode(job.data), job, self, self._signal, None, _drive)
+            running_context.set(ctx)
             returned = entry.returned(entry.handler.fn(ctx))
+            if self._steps is not None:
+                _drive(self._steps.end(returned=True))
         except Resting as resting:
             return _rested(job, resting.rested)
         except BaseException as error:
@@ -217,7 +220,12 @@ class _Connection:
         """The durable steps of the job that runs."""
         if self._steps is None:
             assert self._job is not None  # noqa: S101 - a handler that asks for it is run with a job
-            services = StepServices(writer=self, clock=SYSTEM, unfit=lambda _, why: self.send({"set_aside": why}))
+            services = StepServices(
+                writer=self,
+                clock=SYSTEM,
+                unfit=lambda _, why: self.send({"set_aside": why}),
+                unread=lambda _, names: self.send({"unread": list(names)}),
+            )
             self._steps = AttemptSteps(services, self._job, self, self._signal)
         return self._steps
 
@@ -233,6 +241,11 @@ class _Connection:
     async def receive(self, lease: Lease, key: str, signals: Any, signal: Signal) -> StepAnswer:  # noqa: ARG002 - as above
         self.send({"receive": [key, [(each.name, each.key) for each in signals]]})
         return self._step_answer()
+
+    async def unread(self, lease: Lease, signal: Signal) -> list[str]:  # noqa: ARG002 - as above
+        self.send({"ask": "unread"})
+        names: list[str] = json.loads(self._verdicts.get())
+        return names
 
     def _step_answer(self) -> StepAnswer:
         answer = json.loads(self._verdicts.get())

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from toril.codec.encoding import decode
 from toril.codec.new_jobs import said
-from toril.context import Reporter, Signal
+from toril.context import Signal
 from toril.errors import (
     HandlerError,
     InvalidOption,
@@ -153,13 +153,16 @@ class _Child:
                     self._tell_stack(f"Process {self._process.pid}:\n{message['stack']}")
                     continue
                 if "ask" in message:
-                    self._send({"verdict": await _answer(message["ask"], job, reporter)})
+                    self._send({"verdict": await _answer(message["ask"], job, signal, reporter)})
                     continue
                 if "record" in message or "receive" in message:
                     self._send({"verdict": await _step_answer(message, job, signal, reporter)})
                     continue
                 if "set_aside" in message:
                     reporter.set_aside(message["set_aside"])
+                    continue
+                if "unread" in message:
+                    reporter.left_unread(message["unread"])
                     continue
                 if "report" not in message:
                     return message
@@ -283,8 +286,10 @@ async def _step_answer(message: dict[str, Any], job: Claimed, signal: Signal, re
     return json.dumps(asdict(answer))
 
 
-async def _answer(question: str, job: Claimed, reporter: Reporter) -> str:
-    """The answer to a question of the child process about its job's children."""
+async def _answer(question: str, job: Claimed, signal: Signal, reporter: AttemptReports) -> str:
+    """The answer to a question of the child process about its job."""
+    if question == "unread":
+        return json.dumps(list(await reporter.step_writer.unread(job.lease, signal)))
     if question == "family":
         family = await reporter.family(job)
         names = ("open", "completed", "ignored", "failed")

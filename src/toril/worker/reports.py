@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from toril.context import RunsAs, Signal
@@ -55,6 +55,7 @@ class AttemptReports:
         "_claimed",
         "_contact",
         "_pending",
+        "_repeated",
         "_rounds",
         "_sent",
         "_services",
@@ -69,6 +70,7 @@ class AttemptReports:
         self._claimed = claimed
         self._signal = signal
         self.steps_used: AttemptSteps | None = None  # what the handler does by durable steps, once it has asked for one
+        self._repeated = frozenset[str]()
         self._pending: Progress | None = None
         self._sent: float | None = None
         self._timer: Timer | None = None
@@ -85,8 +87,33 @@ class AttemptReports:
     def steps(self) -> AttemptSteps:
         """The durable steps of this run."""
         if self.steps_used is None:
-            self.steps_used = AttemptSteps(self._services.steps(), self._claimed, self, self._signal)
+            steps = self._services.steps()
+            self.steps_used = AttemptSteps(steps, self._claimed, self, self._signal, self._repeated)
         return self.steps_used
+
+    @property
+    def again(self) -> bool:
+        """Whether the handler was left only to be called again at once."""
+        return self.steps_used is not None and self.steps_used.again and not self._signal.aborted
+
+    async def begin_again(self) -> Claimed:
+        """Return the job with what this run has recorded, for the next call of its handler."""
+        assert self.steps_used is not None  # noqa: S101 - who asks has looked at `again`
+        rows: dict[str, str] = {}
+        lease, cursor = self._claimed.lease, None
+        while True:
+            after = cursor
+            page = await self._services.caller.send(
+                lambda _, after=after: self._services.engine.steps.page(lease.queue, lease.id, cursor=after)  # type: ignore[misc]
+            )
+            rows |= page.items
+            cursor = page.cursor
+            if cursor is None:
+                break
+        recorded, self._repeated = self.steps_used.recorded(rows)
+        self._claimed = replace(self._claimed, steps=recorded)
+        self.steps_used, self._rounds = None, 0
+        return self._claimed
 
     @property
     def step_writer(self) -> StepWriting:
@@ -97,6 +124,10 @@ class AttemptReports:
         """A child process has read a signal that is not of its declared type."""
         self._services.steps().unfit(self._claimed, why)
 
+    def left_unread(self, names: Sequence[str]) -> None:
+        """A child process has ended without reading these signals."""
+        self._services.steps().unread(self._claimed, names)
+
     async def end_steps(self, error: BaseException | None) -> None:
         """The handler has returned, or raised this. If it was told to rest, the job rests whatever it made of that."""
         steps = self.steps_used
@@ -104,7 +135,7 @@ class AttemptReports:
             return
         await steps.end(returned=error is None)
         stopping = self._signal.aborted or isinstance(error, asyncio.CancelledError)
-        if steps.rested is None or stopping or isinstance(error, Resting | BaseExceptionGroup):
+        if steps.rested is None or steps.again or stopping or isinstance(error, Resting | BaseExceptionGroup):
             return
         log.warning("job %s of queue %s rests, but its handler has caught Resting", *_names(self._claimed))
         raise Resting(steps.rested) from error

@@ -86,12 +86,14 @@ from toril.model import (
 from toril.policy.redaction import redacted
 from toril.policy.retry import Nature, Retry, delay_before_retry, lineage, nature_of
 from toril.runtime.clock import Clock, yield_to_ready
+from toril.runtime.hooks import StepChecks
 from toril.runtime.logs import Contact, outages
 from toril.store.capabilities import StepStore
 
 __all__ = ["AttemptSteps", "StepServices", "StepWriter", "StepWriting", "run_on_loop"]
 
 T = TypeVar("T")
+E = TypeVar("E", bound=Exception)
 
 _LOOK: Final = 1.0  # seconds between two looks for what a branch waits for, while others run
 _QUIET_TURNS: Final = 3  # of the loop, without a step under way, after which tasks that are not branches count as quiet
@@ -140,23 +142,37 @@ class StepWriting(Protocol):
 
     async def receive(self, lease: Lease, key: str, signals: Sequence[SignalWait], signal: Signal) -> StepAnswer: ...
 
+    async def unread(self, lease: Lease, signal: Signal) -> Sequence[str]:
+        """The names of the signals that nobody has read, oldest first."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepServices:
     """What the steps of all attempts at one queue need. Without a `loop` there is one thread, and a rest ends the run
-    at once. `unfit` hears of signals that are not of their declared type."""
+    at once. `unfit` hears of signals that are not of their declared type, `unread` of those that a handler has never
+    read."""
 
     writer: StepWriting
     clock: Clock
     serializer: Serializer | None = None
     loop: asyncio.AbstractEventLoop | None = None
     unfit: Callable[[Claimed, str], None] = lambda *_: None
+    unread: Callable[[Claimed, Sequence[str]], None] = lambda *_: None
+    checks: StepChecks | None = None
 
 
 class AttemptSteps:
-    """What one run of a handler does by durable steps."""
+    """What one run of a handler does by durable steps. `repeated` are the keys that the same claim has recorded before
+    its handler was called again."""
 
-    def __init__(self, services: StepServices, claimed: Claimed, reporter: Reporter, signal: Signal) -> None:
+    def __init__(
+        self,
+        services: StepServices,
+        claimed: Claimed,
+        reporter: Reporter,
+        signal: Signal,
+        repeated: frozenset[str] = frozenset(),
+    ) -> None:
         recorded = claimed.steps or RecordedSteps()
         self._services = services
         self._claimed = claimed
@@ -181,7 +197,10 @@ class AttemptSteps:
         self._idle: list[asyncio.Future[None]] = []
         self._warned = False
         self._ended = False
+        self._repeated = repeated
+        self._waited = False  # whether it has asked for a signal
         self.rested: Rested | None = None
+        self.again = False  # whether the handler is left only to be called again at once
 
     # what the context tells
 
@@ -208,7 +227,7 @@ class AttemptSteps:
             scope, number = self._count(name, name, key)
             stored = stored_key(scope, name, key, number)
             if stored in self._asked:
-                raise StepClash(f"step {stored!r} is asked for twice in one run; give each its own key=…")
+                raise self._clash(f"step {stored!r} is asked for twice in one run; give each its own key=…")
             self._asked.add(stored)
             self._moves += 1
         return stored
@@ -225,12 +244,21 @@ class AttemptSteps:
         if key is not None:
             return scope, 1
         if self._owners.setdefault((scope, place), _task()) is not _task():
-            raise StepClash(
+            raise self._clash(
                 f"step {name!r} is taken by two tasks, whose order is not certain when the job runs again: "
                 "give it key=…, or start the tasks by ctx.gather()"
             )
         self._drawn[scope, place] = number = self._drawn.get((scope, place), 0) + 1
         return scope, number
+
+    def _clash(self, why: str) -> StepClash:
+        return self._differs(StepClash(why))
+
+    def _differs(self, error: E) -> E:
+        """Two runs of this code differ, or may: a test wants to know."""
+        if self._services.checks is not None:
+            self._services.checks.differs(JobRef(self._lease.queue, self._lease.id), error)
+        return error
 
     # steps
 
@@ -392,6 +420,7 @@ class AttemptSteps:
             wait: _payload(f"the signal {preview(wait.name)}", annotation, serializer)
             for wait, annotation in signals.items()
         }
+        self._waited = True
         return self._wait_for(self.draw("+".join(signal.name for signal in signals)), payloads, timeout)
 
     async def _wait_for(
@@ -431,15 +460,18 @@ class AttemptSteps:
         await self._check(key, answer)
         if answer.row is not None:
             self._acted = True
+            if answer.row != self._rows.get(key):
+                self._call_again()
         return answer.row
 
     async def _set_aside(self, key: str, row: StepRow, waits: tuple[SignalWait, ...], why: str) -> StepRow:
         """The signal that was read is not of its declared type: the wait goes on as if it had not come."""
         # A wait without a timeout has no time to give back; ten years are as good.
         until = row.until if row.until is not None else self._store_now() + MAX_DELAY
-        answer = await self._record(StepReport(self._lease, key, StepKind.WAIT, dump_waits(waits), until=until))
+        answer = await self._write(StepReport(self._lease, key, StepKind.WAIT, dump_waits(waits), until=until))
         self._services.unfit(self._claimed, why)
         await self._log(f"the signal for {key!r} was set aside: {why}")
+        self._call_again()
         return self._row(key, answer.row, "a wait", StepKind.WAIT, StepKind.RECEIVED)
 
     def version(self, name: str, newest: int) -> Coroutine[Any, Any, int]:
@@ -687,9 +719,20 @@ class AttemptSteps:
                 await asyncio.wait([stop, idle], return_when=asyncio.FIRST_COMPLETED)
             finally:
                 stop.cancel()
+        if self.again or self._signal.aborted:
+            return
+        missed = sorted(self._repeated - self._asked)
+        if missed and (returned or self.rested is not None):
+            self._differs(AssertionError(f"{_named(missed)}: {_MISSED}"))
+        if not returned or self.rested is not None:
+            return
         left = [key for key in self._rows if key not in self._asked]
-        if returned and left and self.rested is None:
-            await self._log(f"recorded, but not asked for: {', '.join(left[:_NAMED])}{', …' if left[_NAMED:] else ''}")
+        if left:
+            await self._log(f"recorded, but not asked for: {_named(left)}")
+        unread = await self._services.writer.unread(self._lease, self._signal) if self._waited else ()
+        if unread:
+            await self._log(f"signals that were never read: {_named(unread)}")
+            self._services.unread(self._claimed, unread)
 
     @contextmanager
     def _busy(self) -> Iterator[None]:
@@ -716,6 +759,26 @@ class AttemptSteps:
     # records
 
     async def _record(self, report: StepReport) -> StepAnswer:
+        answer = await self._write(report)
+        self._call_again()
+        return answer
+
+    def _call_again(self) -> None:
+        """Something was recorded. In a test the handler may have to be called again now, to see whether it does the
+        same; not before it has asked for all that it recorded under this claim, as branches may be at different
+        places."""
+        checks = self._services.checks
+        if checks is None or not checks.replay_each or not self._repeated <= self._asked:
+            return
+        self.again = True
+        if self.rested is None:
+            self.rested = Rested()
+            for entry in self._open:
+                if not entry.over.done():
+                    entry.over.set_exception(Resting(self.rested))
+        raise Resting(self.rested)
+
+    async def _write(self, report: StepReport) -> StepAnswer:
         self._acted = True
         with self._busy():
             answer = await self._services.writer.record(report, self._signal)
@@ -758,18 +821,25 @@ class AttemptSteps:
         if row is None:
             raise StepChanged(f"what is recorded of {key!r} cannot be read: {preview(text)}")
         if row.kind not in kinds:
-            raise StepChanged(f"{key!r} is {what} now, but {_NOUNS[row.kind]} is recorded under that name")
+            changed = StepChanged(f"{key!r} is {what} now, but {_NOUNS[row.kind]} is recorded under that name")
+            raise self._differs(changed) if key in self._repeated else changed
         return row
 
     async def _compare(self, row: StepRow, digest: str | None) -> None:
         if digest is not None and row.digest is not None and digest != row.digest:
             await self._log(f"step {row.key} was recorded for other arguments; the recorded value counts")
+            self._differs(AssertionError(f"step {row.key!r} was recorded for other arguments; {_ARGUMENTS}"))
 
     async def _log(self, line: str) -> None:
         await self._reporter.report(LogLine(self._lease, line))
 
     def _heard(self, now: int) -> None:
         self._now, self._heard_at = now, self._services.clock.monotonic()
+
+    def recorded(self, rows: Mapping[str, str]) -> tuple[RecordedSteps, frozenset[str]]:
+        """What the next call of the handler finds, if these are all rows, and which of them this claim has recorded."""
+        steps = RecordedSteps(rows, self._reruns, self._epoch, self._store_now())
+        return steps, self._repeated | (rows.keys() - self._rows.keys())
 
     def _store_now(self) -> int:
         """The store's time, or a little less."""
@@ -796,6 +866,14 @@ _NOUNS: Final = {
     StepKind.VERSION: "a version",
 }
 _NAMED: Final = 20  # keys in a line of the log
+_MISSED: Final = (
+    "recorded, but not asked for when the handler was called again; which steps it asks for must depend only on its "
+    "data and on recorded values, so put clocks, chance and whatever else may change into a step"
+)
+_ARGUMENTS: Final = (
+    "the recorded value is used, so either the code was changed, or the arguments come from a clock, from chance or "
+    "from something else that may change: put that into a step of its own"
+)
 
 
 def _task() -> object:
@@ -804,6 +882,10 @@ def _task() -> object:
         return asyncio.current_task()
     except RuntimeError:
         return threading.current_thread()
+
+
+def _named(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:_NAMED])}{', …' if names[_NAMED:] else ''}"
 
 
 def _with_parents(branch: _Branch | None) -> Iterator[_Branch]:
@@ -1026,6 +1108,11 @@ class StepWriter:
     async def receive(self, lease: Lease, key: str, signals: Sequence[SignalWait], signal: Signal) -> StepAnswer:
         """The store's answer to a look for signals."""
         return await self._send(lambda call: self._store.receive(lease, key, signals, call=call), [signal])
+
+    async def unread(self, lease: Lease, signal: Signal) -> Sequence[str]:
+        """The names of the signals that nobody has read, oldest first."""
+        rows = await self._send(lambda _: self._store.inbox(lease.queue, lease.id), [signal])
+        return [row.name for row in rows]
 
     async def _write(self) -> None:
         while self._waiting:

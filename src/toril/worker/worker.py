@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from toril.context import JobContext, Signal, StopReason, SyncJobContext
+from toril.context import JobContext, Signal, StopReason, SyncJobContext, running_context
 from toril.errors import EngineUnavailable, RateLimited, Snooze
 from toril.events import Events, WorkerEvent
 from toril.handlers import RegisteredHandler
@@ -28,7 +28,7 @@ from toril.model.durations import milliseconds
 from toril.queue import Queue
 from toril.runtime.calls import Caller
 from toril.runtime.clock import Clock
-from toril.runtime.hooks import Middleware, compose
+from toril.runtime.hooks import Middleware, StepChecks, compose
 from toril.runtime.logs import current
 from toril.store.capabilities import StepStore
 from toril.store.engine import Store
@@ -70,6 +70,7 @@ class WorkerServices:
     state: Any = None
     middleware: Sequence[Middleware] = field(default_factory=tuple)
     retried: Callable[[int], None] | None = None  # called with the ms until a retry
+    step_checks: StepChecks | None = None
 
 
 class Worker:
@@ -116,6 +117,8 @@ class Worker:
             options.strategies,
             self._job,
         )
+        checks = services.step_checks
+        self._call = self._invoke if checks is None or not checks.replay_each else self._invoke_again
         self._gate = BreakerGate(queue, services, self._rules.table_for)
         self._threads = Threads(queue.name, self.concurrency)
         self._children = ProcessPool()
@@ -252,7 +255,7 @@ class Worker:
             self._arm(running)
             runs = self._services.runs if job.lease.id.startswith("repeat:") else None
             outcome = (await runs.begin(job) if runs is not None else None) or await outcome_of(
-                job, running.signal, self._rules, partial(self._invoke, running, reports)
+                job, running.signal, self._rules, partial(self._call, running, reports)
             )
             running.ends_with(outcome)
             if reports.unwritten:
@@ -286,6 +289,7 @@ class Worker:
         ctx: Any = JobContext(data, running.job, reports, running.signal, services.state)
         if not self._options.cancellation:
             ctx.signal = None
+        running_context.set(ctx)
         if made.runs_in == "loop":
             call: Any = made.fn
         else:
@@ -306,6 +310,21 @@ class Worker:
             await reports.end_steps(None)
         return answer
 
+    async def _invoke_again(
+        self, running: RunningAttempt, reports: AttemptReports, entry: RegisteredHandler, data: Any
+    ) -> Any:
+        """In tests: call the handler again from its beginning after each row that it records."""
+        while True:
+            try:
+                answer = await self._invoke(running, reports, entry, data)
+            except BaseException as error:
+                if not reports.again or isinstance(error, asyncio.CancelledError):
+                    raise
+            else:
+                if not reports.again:
+                    return answer
+            running.job = await reports.begin_again()
+
     def _made_step_services(self) -> StepServices:
         """What durable steps need, which most queues do not."""
         if self._step_services is None:
@@ -317,6 +336,8 @@ class Worker:
                 serializer=self._options.serializer,
                 loop=self._home,
                 unfit=self._events.signal_unfit,
+                unread=self._events.signals_unread,
+                checks=services.step_checks,
             )
         return self._step_services
 
@@ -337,6 +358,7 @@ class Worker:
             ctx = SyncJob(ctx, run)
         else:
             ctx = SyncJobContext(ctx.data, running.job, reports, ctx.signal, ctx.state, run)
+            running_context.set(ctx)
         order = self._threads.order(entry.handler.fn, ctx)
         running.apart = order.current_stack
         try:
