@@ -29,7 +29,7 @@ from toril.model.durations import Duration, milliseconds
 from toril.model.states import State
 from toril.operate.history import history
 from toril.operate.lookup import find_job
-from toril.operate.steps import step_record
+from toril.operate.steps import step_record, step_rows
 from toril.records import AttemptError, EventRecord, JobRecord, StepRecord, as_record
 from toril.signals import SignalKind, Signalled, new_signal, send_signal
 
@@ -327,14 +327,8 @@ class Job(Generic[R]):
     async def steps(self) -> list[StepRecord]:
         """Read what the job has recorded of its durable steps, in the order in which that was."""
         queue, where = self._queue, await self._where()
-        found: list[StepRecord] = []
-        cursor: str | None = None
-        while True:
-            page = await queue.store.steps.page(queue.name, self.id, cursor=cursor, where=where)
-            found += [step_record(key, text, queue.options.serializer) for key, text in page.items]
-            cursor = page.cursor
-            if cursor is None:
-                return found
+        rows = await step_rows(queue.store, queue.name, self.id, where)
+        return [step_record(key, text, queue.options.serializer) for key, text in rows]
 
     async def rewind(self, to: str | None = None) -> None:
         """Forget the durable step with the key `to` and all that were recorded after it, and run the job again, with

@@ -1,13 +1,11 @@
 """`toril add`: add jobs from the command line."""
 
-import json
-import sys
-from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal
+from typing import Any, Literal
 
 import click
 
 from toril import App, Job, UsageError
+from toril.cli.arguments import json_given
 from toril.cli.completion import job_names, queue_argument
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
@@ -18,8 +16,6 @@ from toril.client.options import as_workers_declare
 from toril.queue import is_unhandled, meant_name
 
 __all__ = ["add"]
-
-_MOST: Final = 4 * 1024 * 1024  # bytes to read at most; the limit for the payload itself is lower
 
 
 @click.command()
@@ -61,7 +57,7 @@ def add(
     is refused if no live worker handles it but one handles a similar name. Options that you leave out, such as
     --attempts, default to what the queue's live workers declare.
     """
-    payload = _payload(data)
+    payload = None if data is None else json_given(data)
     given = {name: value for name, value in options.items() if value is not None and value is not False}
 
     async def put(app: App) -> tuple[Job[Any], int | None, bool]:
@@ -89,37 +85,3 @@ def add(
         say(f"No live worker declares {queue}: the job gets {supposed} attempts; set --attempts to change that.")
     if added.added and unhandled:
         say(plain(f"No live worker has a handler for {job!r} in queue {queue!r}."))
-
-
-def _payload(given: str | None) -> Any:
-    if given is None:
-        return None
-    text = _text(given)
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise click.BadParameter("the payload is nested too deeply", param_hint="JSON") from None
-    except ValueError as error:
-        raise click.BadParameter(f"the payload is not valid JSON: {error}", param_hint="JSON") from None
-
-
-def _text(given: str) -> str | bytes:
-    if given == "-":
-        return _bounded(sys.stdin.buffer, "stdin")
-    if given.startswith("@"):
-        try:
-            with Path(given[1:]).open("rb") as file:
-                return _bounded(file, given[1:])
-        except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
-            raise click.BadParameter(f"cannot read {given[1:]!r}: {error}", param_hint="JSON") from None
-    return given
-
-
-def _bounded(file: BinaryIO, name: str) -> str:
-    read = file.read(_MOST + 1)
-    if len(read) > _MOST:
-        raise click.BadParameter(f"{name!r} is larger than {_MOST // 1024**2} MiB", param_hint="JSON")
-    try:
-        return read.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise click.BadParameter(f"{name!r} is not UTF-8: {error}", param_hint="JSON") from None

@@ -1,9 +1,11 @@
-"""Arguments that several commands share: store, queue, id, HOST:PORT, `--yes`."""
+"""Arguments that several commands share: store, queue, id, JSON, HOST:PORT, `--yes`."""
 
 import functools
+import json
 import sys
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from pathlib import Path
+from typing import Any, BinaryIO, Final, TypeVar
 
 import click
 
@@ -13,7 +15,7 @@ from toril.cli.exit import NeedsConfirmation
 from toril.cli.store_option import store_options
 from toril.cli.terminal import json_option
 
-__all__ = ["DEFAULT", "address", "agreed", "complete_queues", "one", "queue_choice", "yes_option"]
+__all__ = ["DEFAULT", "address", "agreed", "complete_queues", "json_given", "one", "queue_choice", "yes_option"]
 
 DEFAULT: Final = ("127.0.0.1", 8484)
 
@@ -89,3 +91,39 @@ def one(what: str, argument: str) -> Callable[[Callable[..., T]], Callable[..., 
         return command
 
     return decorate
+
+
+_MOST: Final = 4 * 1024 * 1024  # bytes to read at most; the limit for a payload itself is lower
+
+
+def json_given(given: str, hint: str = "JSON") -> Any:
+    """Parse a payload: JSON, or `-` for stdin, or `@FILE`. `hint` is the name of its argument."""
+    text = _text(given, hint)
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise click.BadParameter("the payload is nested too deeply", param_hint=hint) from None
+    except ValueError as error:
+        raise click.BadParameter(f"the payload is not valid JSON: {error}", param_hint=hint) from None
+
+
+def _text(given: str, hint: str) -> str:
+    if given == "-":
+        return _bounded(sys.stdin.buffer, "stdin", hint)
+    if given.startswith("@"):
+        try:
+            with Path(given[1:]).open("rb") as file:
+                return _bounded(file, given[1:], hint)
+        except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
+            raise click.BadParameter(f"cannot read {given[1:]!r}: {error}", param_hint=hint) from None
+    return given
+
+
+def _bounded(file: BinaryIO, name: str, hint: str) -> str:
+    read = file.read(_MOST + 1)
+    if len(read) > _MOST:
+        raise click.BadParameter(f"{name!r} is larger than {_MOST // 1024**2} MiB", param_hint=hint)
+    try:
+        return read.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"{name!r} is not UTF-8: {error}", param_hint=hint) from None

@@ -14,12 +14,13 @@ from typing import Final
 
 import click
 
-from toril import NotFound, TorilError, UnknownQueue, UsageError, WrongState
+from toril import InboxFull, NotFound, TorilError, UnknownQueue, UsageError, WrongState
 from toril.cli.escaping import plain
 
 __all__ = ["CommandFailed", "NeedsConfirmation", "code_of", "say", "shown_usage"]
 
 _OURS: Final = str(Path(__file__).parents[1])
+_NOT_THE_COMMAND_LINE: Final = (NotFound, WrongState, UnknownQueue, InboxFull)
 _LIBRARIES: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
@@ -63,7 +64,7 @@ def code_of(error: BaseException) -> int:
             _discard_output()
             return 141
         case TorilError() | OSError() as failed:
-            wrong_call = isinstance(failed, UsageError) and not isinstance(failed, NotFound | WrongState | UnknownQueue)
+            wrong_call = isinstance(failed, UsageError) and not isinstance(failed, _NOT_THE_COMMAND_LINE)
             return _reported(failed, 2 if wrong_call else 1)
         case Exception() as unforeseen:
             return _bug(unforeseen)

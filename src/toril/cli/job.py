@@ -4,23 +4,30 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 from rich.text import Text
 
 from toril import App, Explanation, Job, NotFound
-from toril.cli.arguments import agreed, one, yes_option
+from toril.cli.arguments import agreed, json_given, one, yes_option
+from toril.cli.completion import queue_words
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import compact, plain
 from toril.cli.exit import CommandFailed
-from toril.cli.store_option import StoreOption, declared, on_store, secrets_option
-from toril.cli.terminal import age, ahead, console, span
-from toril.model import RunStatus
-from toril.operate.documents import of_children, of_errors, of_explanation, of_job, of_run
+from toril.cli.signals import check_sent, sent_text, signal_options
+from toril.cli.store_option import StoreOption, declared, on_store, secrets_option, store_options
+from toril.cli.terminal import Column, Lines, age, ahead, console, json_option, span
+from toril.cli.terminal import show as show_lines
+from toril.client.options import as_workers_declare
+from toril.model import Kept, RunStatus
+from toril.operate.documents import of_children, of_errors, of_explanation, of_job, of_run, of_steps
 from toril.operate.search import JobSearch
+from toril.operate.steps import step_rows
 from toril.records import JobStack
+from toril.runtime.clock import SYSTEM
+from toril.signals import Signalled
 
 __all__ = ["details", "found_job", "job", "never_started", "show_job", "show_letter", "show_run", "show_schedule"]
 
@@ -40,7 +47,8 @@ def show_job(job: dict[str, Any]) -> None:
         {
             "job": f"{job['id']}  {job['name']}  in {job['queue']}",
             "state": (job["ending"] or job["state"])
-            + (f", {ahead(job['due_at'])}" if job["state"] == "delayed" else ""),
+            + (f", {ahead(job['due_at'])}" if job["state"] == "delayed" and job["rest"] is None else ""),
+            "suspended": _rest(job["rest"]),
             "dead letter": job["dead_letter"],
             "attempts": _attempts(job, f"{job['attempts_made']} of {job['max_attempts']}"),
             "priority": job["priority"] or None,
@@ -56,6 +64,14 @@ def show_job(job: dict[str, Any]) -> None:
         }
     )
     _print_details(job)
+
+
+def _rest(rest: dict[str, Any] | None) -> str | None:
+    """The steps that a job rests for; `toril job why` says it in a sentence."""
+    if rest is None:
+        return None
+    steps = ", ".join(f"{each['key']} ({each['kind']})" for each in rest["for"]) or "its children"
+    return f"for {steps}, since {_moment(rest['since'])}"
 
 
 def _print_details(found: dict[str, Any]) -> None:
@@ -193,7 +209,8 @@ def _times(found: dict[str, Any]) -> dict[str, str]:
 
 
 def _moment(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC ({age(ms)})"
+    when = ahead(ms).replace("due in", "in") if ms > SYSTEM.now() else age(ms)
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC ({when})"
 
 
 T = TypeVar("T")
@@ -203,7 +220,7 @@ _REMEMBERED: Final = 1000  # run records to search for a job that is gone
 
 @click.group()
 def job() -> None:
-    """Show, explain, retry, cancel, promote or remove one job.
+    """Show, explain, retry, cancel, promote, signal, rewind or remove one job.
 
     A job is named by its queue and id. You can leave out the queue if only one has a job with that id.
     """
@@ -287,6 +304,119 @@ def cancel(*, queue: str | None, job_id: str, reason: str, place: StoreOption, a
 def promote(*, queue: str | None, job_id: str, place: StoreOption, as_json: bool) -> None:
     """Run a delayed job now."""
     _act(place, queue, job_id, lambda found: found.promote(), "is no longer delayed", as_json=as_json)
+
+
+_STEP_COLUMNS: Final = [
+    Column("step"), Column("kind", 1), Column("attempt", 4, numbers=True), Column("took", 3), Column("recorded", 2),
+    Column("value"),
+]  # fmt: skip
+_TIMED: Final = {"sleep": "until", "wait": "times out", "retry": "next try"}
+
+
+@job.command()
+@secrets_option
+@one("job", "job_id")
+def steps(*, queue: str | None, job_id: str, place: StoreOption, as_json: bool) -> None:
+    """List the durable steps that a job or dead letter has recorded, oldest first."""
+
+    async def look(app: App) -> tuple[Job[Any], list[dict[str, Any]]]:
+        found = await found_job(app, queue, job_id)
+        return found, of_steps(await _rows_of(found), found)
+
+    found, documents = on_store(place, look)
+    none = f"Job {found.id} ({found.name}) in {found.queue.name} has not recorded any steps."
+    show_lines(Lines(documents, _STEP_COLUMNS, _step_row, plain(none)), as_json=as_json)
+
+
+async def _rows_of(found: Job[Any]) -> list[tuple[str, str]]:
+    where: Kept = "queue" if found.dead_letter is None else "dead_letters"
+    return await step_rows(found.queue.store, found.queue.name, found.id, where)
+
+
+def _step_row(step: dict[str, Any]) -> list[object]:
+    took = "" if step["kind"] not in ("step", "failed") else span(round(step["took"] * 1000))
+    return [step["key"], step["kind"], step["attempt"] or "", took, age(step["at"]), _step_value(step)]
+
+
+def _step_value(step: dict[str, Any]) -> str:
+    """What a step returned or was told, how it failed, or until when it waits."""
+    parts = [] if step["error"] is None else [compact(step["error"])]
+    if step["kind"] in _TIMED:
+        when = "no timeout" if step["until"] is None else f"{_TIMED[step['kind']]} {_moment(step['until'])}"
+        return ", ".join([*parts, when])
+    return parts[0] if parts else compact(step["value"])
+
+
+@job.command()
+@click.argument("words", nargs=-1, required=True, metavar="[QUEUE] ID NAME", shell_complete=queue_words)
+@signal_options
+@click.option("--if-waiting", is_flag=True, help="Send nothing unless the job is waiting for this signal now.")
+@store_options
+@json_option
+def signal(
+    *,
+    words: tuple[str, ...],
+    data: str | None,
+    identity: str | None,
+    if_waiting: bool,
+    place: StoreOption,
+    as_json: bool,
+) -> None:
+    """Send the signal NAME to a job. If the job does not wait for it now, it is kept until it does.
+
+    To send one by a key instead of a job's id, use `toril signal`.
+    """
+    if len(words) not in (2, 3):
+        raise click.UsageError(f"a signal needs [QUEUE] ID NAME; got {len(words)} arguments")
+    queue, (job_id, name) = words[0] if len(words) == 3 else None, words[-2:]
+    payload = True if data is None else json_given(data, "--data")
+
+    async def send(app: App) -> tuple[Job[Any], Signalled]:
+        found = await found_job(app, queue, job_id)
+        await as_workers_declare(found.queue)  # refuses queues with a serializer that only the application has
+        unless: Literal["keep", "refuse"] = "refuse" if if_waiting else "keep"
+        return found, await found.signal(name, payload, id=identity, unless_waiting=unless)
+
+    found, sent = on_store(place, send)
+    check_sent(sent, name, job_id)
+    if as_json:
+        facts = {"signal": name, "outcome": sent.outcome.value}
+        click.echo(on_a_line({"queue": found.queue.name, "id": found.id, "name": found.name, **facts}))
+    else:
+        click.echo(plain(sent_text(sent, f"to job {found.id} ({found.name}) in {found.queue.name}")))
+
+
+@job.command()
+@click.option("--to", metavar="STEP", help="Forget this step and all that were recorded after it; default: all steps.")
+@yes_option
+@one("job", "job_id")
+def rewind(*, queue: str | None, job_id: str, to: str | None, yes: bool, place: StoreOption, as_json: bool) -> None:
+    """Forget durable steps of a job, and run it again from there with all its attempts.
+
+    The job may be waiting, suspended, completed or failed, but not running. Signals that it read after that step are
+    discarded.
+    """
+
+    async def look(app: App) -> tuple[Job[Any], list[str]]:
+        found = await found_job(app, queue, job_id)
+        keys = [key for key, _ in await _rows_of(found)]
+        if to is not None and to not in keys:
+            raise NotFound(f"job {job_id!r} has not recorded a step {to!r}; it has {_listed(keys) or 'none'}")
+        return found, keys if to is None else keys[keys.index(to) :]
+
+    found, forgotten = on_store(place, look)
+    count = "1 step" if len(forgotten) == 1 else f"{len(forgotten)} steps"
+    what = f"{count} ({_listed(forgotten)})" if forgotten else "no steps"
+    agreed(f"Job {found.id} ({found.name}) in {found.queue.name} forgets {what} and runs again.", yes=yes)
+    _act(place, found.queue.name, job_id, lambda found: found.rewind(to), "will run again", as_json=as_json)
+
+
+_LISTED: Final = 5  # keys of steps to name
+
+
+def _listed(keys: list[str]) -> str:
+    more = f" and {len(keys) - _LISTED} more" if len(keys) > _LISTED else ""
+    return ", ".join(keys[:_LISTED]) + more
 
 
 @job.command()

@@ -8,7 +8,7 @@ from toril.codec.encoding import Serializer
 from toril.codec.payload import payload_for
 from toril.codec.steps import load_calls, load_failure, load_received, load_rest, load_retry, load_step, load_version
 from toril.errors import InvalidOption, Undecodable, preview
-from toril.model import JobRow, RestReason, SearchPage, SignalWait, StepKind, moment
+from toril.model import JobRow, Kept, RestReason, SearchPage, SignalWait, StepKind, moment
 from toril.records import StepRecord
 from toril.store.engine import Store
 
@@ -18,6 +18,7 @@ __all__ = [
     "StepWord",
     "recorded_value",
     "step_record",
+    "step_rows",
     "waiting_for_signals",
     "waiting_job",
 ]
@@ -79,6 +80,18 @@ def recorded_value(text: str, serializer: Serializer | None) -> Any:
         return payload_for(Any, what="a step's value", serializer=serializer).decode(text)
     except Undecodable:
         return text
+
+
+async def step_rows(store: Store, queue: str, job_id: str, where: Kept = "queue") -> list[tuple[str, str]]:
+    """All rows of a job or dead letter, key and text, in the order in which they were recorded."""
+    found: list[tuple[str, str]] = []
+    cursor: str | None = None
+    while True:
+        page = await store.steps.page(queue, job_id, cursor=cursor, where=where)
+        found += page.items
+        cursor = page.cursor
+        if cursor is None:
+            return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
