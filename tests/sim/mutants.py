@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from toril.engines.sql import add, calls, changes, claim, control, dead_letters, engine, exchange, leases, settle
 from toril.engines.sql.changes import QueueChanges
-from toril.engines.sql.schema import JobFacts, Place
+from toril.engines.sql.schema import Held, JobFacts, Place
 from toril.engines.sql.statements import Query
 from toril.engines.sql.transaction import Transaction, keys_of
 from toril.errors import EngineUnavailable
@@ -129,16 +129,22 @@ def _one_more_attempt(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _spent(value: Any) -> Any:
-    return value._replace(attempts_made=value.attempts_made + 1) if isinstance(value, JobFacts) else value
+    match value:
+        case JobFacts():
+            return value._replace(attempts_made=value.attempts_made + 1)
+        case Held():
+            return value._replace(job=_spent(value.job))
+        case _:
+            return value
 
 
 def _released_only(original: Callable[..., Any]) -> Callable[..., Any]:
     spent = _one_more_attempt(original)
 
-    def apply(step: QueueChanges, job: JobFacts, outcome: object, released: list[JobFacts]) -> None:
-        (spent if isinstance(outcome, Released) else original)(step, job, outcome, released)
+    def settle_one(step: QueueChanges, row: Held, outcome: object, released: list[Any]) -> None:
+        (spent if isinstance(outcome, Released) else original)(step, row, outcome, released)
 
-    return apply
+    return settle_one
 
 
 def _forgetful(original: object) -> Callable[..., None]:
@@ -146,13 +152,13 @@ def _forgetful(original: object) -> Callable[..., None]:
 
 
 def _accepts_late(original: Callable[..., Any]) -> Callable[..., Any]:
-    def answered(tx: Transaction, call: Call | None) -> Any:
+    def recall(tx: Transaction, call: Call | None) -> Any:
         try:
             return original(tx, call)
         except EngineUnavailable:
             return None
 
-    return answered
+    return recall
 
 
 _CALLERS = (add, exchange, leases, control)
@@ -166,14 +172,14 @@ def _memory_of_the_process() -> tuple[Change, ...]:
         if call is not None:
             kept[tx._connection, call.sender] = (call.seq, json.loads(json.dumps(answer)))
 
-    def answered(tx: Transaction, call: Call | None) -> Any:
+    def recall(tx: Transaction, call: Call | None) -> Any:
         seq, answer = kept.get((tx._connection, call.sender), (0, None)) if call else (0, None)
         if call is not None and seq > call.seq:
             raise EngineUnavailable("too late")
         return answer if call is not None and seq == call.seq else None
 
     return (
-        *((module, "answered", lambda _: answered) for module in _CALLERS),
+        *((module, "recall", lambda _: recall) for module in _CALLERS),
         *((module, "remember", lambda _: remember) for module in (add, exchange, leases, calls)),
     )
 
@@ -243,19 +249,19 @@ def _lease_mutants() -> Iterator[Mutant]:
 
 
 def _call_mutants() -> Iterator[Mutant]:
-    yield Mutant("add_again", "an add that is sent again adds again", ((add, "answered", _forgetful),))
-    yield Mutant("exchange_again", "an exchange sent again acts again", ((exchange, "answered", _forgetful),))
+    yield Mutant("add_again", "an add that is sent again adds again", ((add, "recall", _forgetful),))
+    yield Mutant("exchange_again", "an exchange sent again acts again", ((exchange, "recall", _forgetful),))
     yield Mutant(
         "late_call_accepted",
         "a call that comes after its successor takes effect",
-        tuple((module, "answered", _accepts_late) for module in _CALLERS),
+        tuple((module, "recall", _accepts_late) for module in _CALLERS),
     )
     yield Mutant("calls_forgotten", "a restart forgets which calls were answered", _memory_of_the_process())
     yield Mutant("add_answered_first", "an add is answered before it is written", _answer_first())
 
 
 def _move_mutants() -> Iterator[Mutant]:
-    yield Mutant("release_counts", "giving a job back spends an attempt", ((settle, "_apply", _released_only),))
+    yield Mutant("release_counts", "giving a job back spends an attempt", ((settle, "_settle_one", _released_only),))
     yield Mutant(
         "retry_counts_twice",
         "a retry spends two attempts",

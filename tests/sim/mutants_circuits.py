@@ -91,11 +91,11 @@ def _believed_for_good(original: Original) -> Original:
 
 
 def _with_an_attempt(original: Original) -> Original:
-    def apply(step: Any, job: Any, outcome: object, released: list[Any]) -> None:
-        spent = job._replace(attempts_made=job.attempts_made + 1) if isinstance(outcome, Snoozed) else job
-        original(step, spent, outcome, released)
+    def settle_one(step: Any, row: Any, outcome: object, released: list[Any]) -> None:
+        spent = row.job._replace(attempts_made=row.job.attempts_made + 1) if isinstance(outcome, Snoozed) else row.job
+        original(step, row._replace(job=spent), outcome, released)
 
-    return apply
+    return settle_one
 
 
 def _mutants() -> Iterator[Mutant]:
@@ -116,7 +116,7 @@ def _mutants() -> Iterator[Mutant]:
     yield Mutant("window_without_end", "old failures count for ever", ((breaker, "_counted", _without_end),))
     yield Mutant("nothing_kept", "what a circuit comes to is not stored", ((breakers, "_put", instead(nothing)),))
     yield Mutant("runs_all_the_same", "who may not run does", ((BreakerGate, "_admitted", _all_the_same),))
-    yield Mutant("put_off_costs", "to be put off costs an attempt", ((settle, "_apply", _with_an_attempt),))
+    yield Mutant("put_off_costs", "to be put off costs an attempt", ((settle, "_settle_one", _with_an_attempt),))
     yield Mutant("believed_for_good", "a worker never asks again", ((BreakerGate, "_known_wait", _believed_for_good),))
 
 

@@ -28,7 +28,9 @@ def _release_instead(_: Callable[..., Any]) -> Callable[..., Any]:
 FLOW_MUTANTS = {
     mutant.name: mutant
     for mutant in (
-        Mutant("freed_early", "the first child lets its parent go", ((flows, "_go_on", _in_any_case),), 0, "I12"),
+        Mutant(
+            "freed_early", "the first child lets its parent go", ((flows, "_release_if_done", _in_any_case),), 0, "I12"
+        ),
         Mutant(
             "nobody_told",
             "a child ends, and nobody is told",

@@ -101,7 +101,7 @@ def _exhausted_for_good(self: ClaimState, free: int, process_idle: Callable[[], 
     return process_idle() or not self.hold.holds_back()
 
 
-async def _spinning_rest(self: Loop) -> None:
+async def _spinning_wait(self: Loop) -> None:
     """The bug that seed 613 finds: a time that has passed is waited for again and again while no slot is free."""
     claims = self._claims
     if claims.last.exhausted and self._watcher is None and self._phase is Phase.WORKING and self._slots.free():
@@ -130,7 +130,7 @@ def _loop_mutants() -> Iterator[Mutant]:
         "a worker that becomes idle does not ask for suspects",
         ((ClaimState, "may_claim", instead(_exhausted_for_good)),),
     )
-    yield Mutant("rest_spins", "a worker without a free slot spins", ((Loop, "_rest", instead(_spinning_rest)),))
+    yield Mutant("rest_spins", "a worker without a free slot spins", ((Loop, "_wait", instead(_spinning_wait)),))
     yield Mutant(
         "stops_too_soon",
         "a stopped loop does not wait for what runs",

@@ -7,7 +7,6 @@ from tests.sim.mutants import Change, Make, Mutant, instead, known, nothing
 from tests.sim.mutants_loop import loop_mutants
 from toril.context import StopReason
 from toril.model import Cancelled, Completed, Failed, Failure, Renewed, Retried, Settlement, Snoozed, Verdict
-from toril.policy import retry as judging
 from toril.worker import attempt
 from toril.worker.events import AttemptEvents
 from toril.worker.loop import Loop
@@ -173,19 +172,19 @@ def _no_delay(outcome: Any) -> Any:
 
 
 def _one_attempt_less(original: Callable[..., Any]) -> Callable[..., Any]:
-    def retried(error: Any, failure: Any, job: Any, *rest: Any) -> Any:
-        if job.attempts_made + 2 >= job.max_attempts:
-            return Failed(failure)
-        return original(error, failure, job, *rest)
+    def judge(error: Any, failure: Any, job: Any, **given: Any) -> Any:
+        outcome = original(error, failure, job, **given)
+        last = job.attempts_made + 2 >= job.max_attempts
+        return Failed(failure) if isinstance(outcome, Retried) and last else outcome
 
-    return retried
+    return judge
 
 
 def _judgement_mutants() -> Iterator[Mutant]:
     yield Mutant("snooze_counts", "a snooze spends an attempt", _judgement(_snooze_spends))
     yield Mutant("never_fails", "a job that should fail for good is tried again", _judgement(_never_for_good))
     yield Mutant("delay_ignored", "a retry does not wait", _judgement(_no_delay))
-    yield Mutant("one_attempt_less", "the last attempt is never made", ((judging, "_retried", _one_attempt_less),))
+    yield Mutant("one_attempt_less", "the last attempt is never made", ((attempt, "judge", _one_attempt_less),))
 
 
 # Which seed finds which bug, so that no time is spent on looking for one; and by which check.

@@ -63,7 +63,7 @@ MUTANTS = [
         "tests/worker/test_reaping.py::test_a_lead_that_is_given_up_is_taken_at_the_next_try",
     ),
     Mutant(
-        "R183", "src/toril/worker/loop.py", "_REST: Final = 60_000", "_REST: Final = 100",
+        "R183", "src/toril/worker/loop.py", "_LONGEST_WAIT: Final = 60_000", "_LONGEST_WAIT: Final = 100",
         "tests/faults/test_redis_counts.py::test_an_idle_worker_asks_little",
     ),
     Mutant(

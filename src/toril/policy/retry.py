@@ -361,6 +361,7 @@ def judge(
 ) -> Outcome:
     """Retry while attempts are left, unless the error, or the table of errors, says otherwise. `delay` is what the
     app's own strategy has decided."""
+    failures = job.attempts_made + 1
     match error:
         case Snooze():
             return Snoozed(milliseconds("a snooze", error.seconds))
@@ -370,28 +371,20 @@ def judge(
             return Released()  # the queue is on hold meanwhile
         case JobCancelled(job_id=None):  # otherwise this job waited for another one that was cancelled
             return Cancelled(error.reason)
-        case _ if nature_of(error, own_table(job) or table) is Nature.PERMANENT:
+        case _ if failures >= job.max_attempts or nature_of(error, own_table(job) or table) is Nature.PERMANENT:
             return Failed(failure)
-        case _:
-            return _retried(error, failure, job, chance, delay)
-
-
-def own_table(job: Claimed) -> ErrorTable:
-    """The table of errors in the job's own options."""
-    backoff = job.options.backoff
-    return DEFAULTS if backoff is None else ErrorTable(backoff.on, backoff.give_up_on)
-
-
-def _retried(error: BaseException, failure: Failure, job: Claimed, chance: float, delay: int | None) -> Outcome:
-    failures = job.attempts_made + 1
-    if failures >= job.max_attempts:
-        return Failed(failure)
     if delay is None:
         delay = delay_before_retry(job.options.backoff, failures=failures, previous=job.delay, chance=chance)
     error = cause_of(error)
     if isinstance(error, TransientError) and error.retry_after is not None:
         delay = max(delay, milliseconds("retry_after", error.retry_after))
     return Retried(failure, delay)
+
+
+def own_table(job: Claimed) -> ErrorTable:
+    """The table of errors in the job's own options."""
+    backoff = job.options.backoff
+    return DEFAULTS if backoff is None else ErrorTable(backoff.on, backoff.give_up_on)
 
 
 # (failed attempts, error, job) -> seconds until the next attempt.

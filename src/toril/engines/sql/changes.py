@@ -351,15 +351,6 @@ class QueueChanges:
         """Write the collected changes, and all their effects."""
         self.tx.commit(self)
 
-    def make(self) -> None:
-        """Make the collected writes, then trim, then count."""
-        self.make_writes()
-        for place, keeps in self._trims.items():
-            self._trim(place, keeps)
-        self._trims = {}
-        if any(self._ended.values()):
-            self._write_minute()
-
     def write_events(self) -> None:
         """Write the step's events."""
         row, tx, rows = self.row, self.tx, []
@@ -390,9 +381,15 @@ class QueueChanges:
             if self.row.stepping & bit:
                 self.tx.run_all(_SQL[name], jobs)
 
-    def _trim(self, place: int, keeps: list[Keep]) -> None:
-        """Remove jobs that exceed the retention of those that just ended, oldest first, a bounded number. Each job
-        trims to its own count before the next one ends, so later ones may exceed it."""
+    def trim(self) -> None:
+        """Remove jobs that exceed the retention of those that just ended."""
+        for place, keeps in self._trims.items():
+            self._trim_place(place, keeps)
+        self._trims = {}
+
+    def _trim_place(self, place: int, keeps: list[Keep]) -> None:
+        """Remove the oldest, a bounded number. Each job trims to its own count before the next one ends, so later ones
+        may exceed it."""
         total = self.row.completed if place == Place.COMPLETED else self.row.failed
         overs = [total - after - keep.count for after, keep in enumerate(reversed(keeps)) if keep.count is not None]
         over = min(max(overs, default=0), _TRIMMED_A_STEP)
@@ -416,7 +413,10 @@ class QueueChanges:
                     self._writes["forget_age"].append((self.row.key, finished_at + age + 1, key))
             self.make_writes()
 
-    def _write_minute(self) -> None:
+    def count_ended(self) -> None:
+        """Count the jobs that ended, and trim their run records."""
+        if not any(self._ended.values()):
+            return
         row, tx = self.row, self.tx
         completed, failed = self._ended[RunStatus.COMPLETED], self._ended[RunStatus.FAILED]
         if completed or failed:

@@ -23,7 +23,9 @@ def commit(step: QueueChanges) -> None:
     names = step.touched | dict.fromkeys(touched(step.tx, left)) if left else step.touched
     if step.removed_early and step.row.flows:
         remove_from_flows(step)
-    step.make()
+    step.make_writes()
+    step.trim()
+    step.count_ended()
     if step.counted:
         record(step.tx, step.row, step.counted)
         step.counted = {}

@@ -57,7 +57,25 @@ def exchange(tx: Transaction, queue: str, batch: Sequence[Settlement], claim: Cl
     before = recall(tx, call)
     if before is not None:
         return Exchanged(_granted_before(tx, queue, claim.token, RememberedExchange._make(before)))
-    answer = _exchange(tx, queue, batch, claim)
+    row = tx.queue(queue)
+    step = QueueChanges(tx, row)
+    ended_before = row.ended_total
+    verdicts = settle(step, batch)
+    step.flush()
+    claimed = claim_jobs(step, claim)
+    ended = row.ended_total > ended_before
+    if ended and not (row.waiting or row.suspects or row.prioritized or row.active or row.delayed or row.parked):
+        step.event(EventKind.DRAINED, None)
+    step.flush()
+    answer = Exchange(
+        verdicts,
+        claimed.jobs,
+        tx.now,
+        claimed.wake_at,
+        claimed.blocked_by,
+        claimed.suspects,
+        tuple(step.unstarted),
+    )
     remember(
         tx,
         call,
@@ -72,23 +90,7 @@ def exchange(tx: Transaction, queue: str, batch: Sequence[Settlement], claim: Cl
         ),
     )
     more = len(answer.jobs) == claim.want or (answer.jobs[:1] and answer.jobs[0].suspect)
-    row = tx.queue(queue)
     return Exchanged(answer, None if more else f"{row.key}.{row.arrivals}")
-
-
-def _exchange(tx: Transaction, queue: str, batch: Sequence[Settlement], claim: Claim) -> Exchange:
-    row = tx.queue(queue)
-    step = QueueChanges(tx, row)
-    ended_before = row.ended_total
-    verdicts = settle(step, batch)
-    step.flush()
-    taken = claim_jobs(step, claim)
-    ended = row.ended_total > ended_before
-    if ended and not (row.waiting or row.suspects or row.prioritized or row.active or row.delayed or row.parked):
-        step.event(EventKind.DRAINED, None)
-    step.flush()
-    unstarted = tuple(step.unstarted)
-    return Exchange(verdicts, taken.jobs, tx.now, taken.wake_at, taken.blocked_by, taken.suspects, unstarted)
 
 
 def _granted_before(tx: Transaction, queue: str, token: str, before: RememberedExchange) -> Exchange:

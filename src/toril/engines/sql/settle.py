@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 from toril.engines.sql.changes import ChildEnded, QueueChanges
 from toril.engines.sql.groups import make_ready
@@ -36,6 +36,13 @@ __all__ = ["complete", "settle"]
 
 _HELD: Final = query("settle", "held", Held)
 _Unfinished: TypeAlias = Failed | Cancelled | Retried | Snoozed | Released | Rested
+
+
+class _Freed(NamedTuple):
+    """A job that goes back to the front of the line."""
+
+    job: JobFacts
+    suspect: bool
 
 
 def complete(step: QueueChanges, ended: Sequence[tuple[Held, str, Completed]]) -> None:
@@ -101,37 +108,18 @@ def settle(step: QueueChanges, batch: Sequence[Settlement]) -> tuple[Verdict, ..
     """Settle in order, and return a verdict for each."""
     if not batch:
         return ()
-    last = _with_children(batch)
-    if not last:
-        return tuple(_settle_batch(step, batch))
-    others = [settlement for settlement in batch if settlement.lease.id not in last]
-    verdicts = {id(each): verdict for each, verdict in zip(others, _settle_batch(step, others), strict=True)}
-    for part in reversed(last.values()):  # each that need not wait goes to the very front
-        step.flush()
-        verdicts |= {id(each): verdict for each, verdict in zip(part, _settle_batch(step, part), strict=True)}
-    return tuple(verdicts[id(each)] for each in batch)
-
-
-def _with_children(batch: Sequence[Settlement]) -> dict[str, list[Settlement]]:
-    """Settlements of jobs that park with new children, by id. These may adopt a job that ends in the same exchange, so
-    all other ends must be written first."""
-    found: dict[str, list[Settlement]] = {}
-    for settlement in batch:
-        if type(settlement.outcome) is Rested and settlement.outcome.children:
-            found[settlement.lease.id] = []
-    if found:
-        for settlement in batch:
-            if settlement.lease.id in found:
-                found[settlement.lease.id].append(settlement)
-    return found
-
-
-def _settle_batch(step: QueueChanges, batch: Sequence[Settlement]) -> list[Verdict]:
+    parts = _parts(batch)
+    if len(parts) > 1:
+        by_settlement: dict[int, Verdict] = {}
+        for part in parts:
+            by_settlement |= zip(map(id, part), settle(step, part), strict=True)
+            step.flush()
+        return tuple(by_settlement[id(each)] for each in batch)
     tx = step.tx
     keys = keys_of(tx, step.row, [settlement.lease.id for settlement in batch])
     held = {row.job.key: row for row in tx.gather(_HELD, (json.dumps(list(keys.values())),))}
     verdicts, now = list[Verdict](), tx.now
-    settled, released, suspects = list[int](), list[JobFacts](), set[int]()
+    settled, released = list[int](), list[_Freed]()
     completed: list[tuple[Held, str, Completed]] = []
     for settlement in batch:
         lease, outcome = settlement.lease, settlement.outcome
@@ -153,18 +141,29 @@ def _settle_batch(step: QueueChanges, batch: Sequence[Settlement]) -> list[Verdi
         elif isinstance(outcome, Completed):
             completed.append((row, lease.id, outcome))
         else:
-            job = row.job
-            final = _final(outcome, job, row.cancelling)
-            if type(final) is Released and row.alone:
-                suspects.add(key)
-            _settle_one(step, job, final, released)
+            _settle_one(step, row, outcome, released)
         verdicts.append(Verdict.OK)
     step.leave_active(settled)
     if completed:
         complete(step, completed)
-    for job in reversed(released):  # each goes to the very front, so the last one first keeps their order
-        _release(step, job, suspect=job.key in suspects)
-    return verdicts
+    for freed in reversed(released):  # each goes to the very front, so the last one first keeps their order
+        _release(step, freed.job, suspect=freed.suspect)
+    return tuple(verdicts)
+
+
+def _parts(batch: Sequence[Settlement]) -> list[Sequence[Settlement]]:
+    """The batch, with jobs that rest with new children apart. These may adopt a job that ends in the same exchange, so
+    all other ends are written first; then the last of them, as each that need not rest goes to the very front."""
+    apart: dict[str, list[Settlement]] = {}
+    for settlement in batch:
+        if type(settlement.outcome) is Rested and settlement.outcome.children:
+            apart[settlement.lease.id] = []
+    if not apart:
+        return [batch]
+    others: list[Settlement] = []
+    for settlement in batch:
+        apart.get(settlement.lease.id, others).append(settlement)
+    return [part for part in (others, *reversed(apart.values())) if part]
 
 
 def _deferred(row: Held, outcome: Outcome) -> Failure | None:
@@ -173,17 +172,14 @@ def _deferred(row: Held, outcome: Outcome) -> Failure | None:
     return None if reason is None or isinstance(outcome, Failed | Cancelled) else Failure(reason, "ChildFailed")
 
 
-def _final(outcome: _Unfinished, job: JobFacts, cancelling: str | None) -> _Unfinished:
-    """A job that is being cancelled does not run again, whatever its attempt asked for; nor does one without attempts
-    left."""
-    if cancelling is not None and isinstance(outcome, Retried | Snoozed | Released | Rested):
-        return Cancelled(cancelling)
-    if isinstance(outcome, Retried) and job.attempts_made + 1 >= job.max_attempts:
-        return Failed(outcome.failure)
-    return outcome
-
-
-def _settle_one(step: QueueChanges, job: JobFacts, outcome: _Unfinished, released: list[JobFacts]) -> None:
+def _settle_one(step: QueueChanges, row: Held, outcome: _Unfinished, released: list[_Freed]) -> None:
+    """Settle an attempt that has not completed its job. A job that is being cancelled does not run again, whatever its
+    attempt asked for; nor does one without attempts left."""
+    job = row.job
+    if row.cancelling is not None and not isinstance(outcome, Failed | Cancelled):
+        outcome = Cancelled(row.cancelling)
+    elif isinstance(outcome, Retried) and job.attempts_made + 1 >= job.max_attempts:
+        outcome = Failed(outcome.failure)
     match outcome:
         case Failed(failure):
             _fail(step, job, failure)
@@ -196,7 +192,7 @@ def _settle_one(step: QueueChanges, job: JobFacts, outcome: _Unfinished, release
             _delay(step, job, delay)
         case Released():
             step.stand(job, made=job.attempts_made)
-            released.append(job)
+            released.append(_Freed(job, suspect=bool(row.alone)))
             step.event(EventKind.WAITING, job.id, prev="active")
         case Rested():
             _rest(step, job, outcome, released)
@@ -204,7 +200,7 @@ def _settle_one(step: QueueChanges, job: JobFacts, outcome: _Unfinished, release
             assert_never(outcome)
 
 
-def _rest(step: QueueChanges, job: JobFacts, rested: Rested, released: list[JobFacts]) -> None:
+def _rest(step: QueueChanges, job: JobFacts, rested: Rested, released: list[_Freed]) -> None:
     """Rest, or go to the front where something has come already. A run that ends so has shown that it is innocent."""
     rests = begin_rest(step, job, rested)
     if isinstance(rests, Failure):
@@ -212,7 +208,7 @@ def _rest(step: QueueChanges, job: JobFacts, rested: Rested, released: list[JobF
         return
     step.stand(job._replace(stalls=0), made=job.attempts_made, delay=0)
     if not rests:
-        released.append(job)
+        released.append(_Freed(job, suspect=False))
         step.event(EventKind.WAITING, job.id, prev="active")
 
 
