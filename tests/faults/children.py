@@ -12,8 +12,7 @@ from typing import Any
 from tests.faults.families import crowd, family, orphan
 from tests.faults.flowing import tend
 from tests.faults.ledger import Ledger
-from toril.engines.sql import threads
-from toril.engines.sqlite import SqliteEngine, connect
+from toril.engines.sqlite import SqliteEngine, connect, database
 from toril.engines.sqlite.database import SqliteDatabase
 from toril.engines.sqlite.url import parse
 from toril.errors import EngineUnavailable, TorilError
@@ -174,7 +173,7 @@ async def share(url: str, name: str, user: int, group: int, log: str) -> None:
 async def echo(path: str, times: int, looks: float = 0.05) -> None:
     """Answer each job in `ping` by one in `pong`, with the time at which it was added. `looks` is how often it looks
     into the file, if nobody tells it of the job."""
-    threads._CHECK_EVERY = threads._CHECK_NOTIFIED_EVERY = looks  # type: ignore[misc]
+    database._CHECK_EVERY = database._CHECK_NOTIFIED_EVERY = looks  # type: ignore[misc]
     engine, answered = await opened(path), 0
     while answered < times:
         await engine.wait(["ping"], timeout=LONG)

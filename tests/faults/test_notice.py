@@ -51,7 +51,7 @@ async def test_no_wake_up_is_lost_where_nobody_looks(
     then, long before a child's deadline, which a slow machine would reach."""
     never, each, chance, stale = 3600.0, 100, random.Random(107), 0
     for constant in ("_CHECK_EVERY", "_CHECK_NOTIFIED_EVERY"):
-        monkeypatch.setattr(f"toril.engines.sql.threads.{constant}", never)
+        monkeypatch.setattr(f"toril.engines.sqlite.database.{constant}", never)
     engine = await opened(database)
     for start in range(0, 50 * rounds, each):
         child = children.start("echo", path=database, times=each, looks=never)

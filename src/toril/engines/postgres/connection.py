@@ -75,6 +75,21 @@ class PostgresConnection:
     def is_open(self) -> bool:
         return self._pg.status == pq.ConnStatus.OK
 
+    @property
+    def socket(self) -> int:
+        return self._pg.socket
+
+    def notified(self) -> list[str]:
+        """What has been notified on the channel that this connection listens on."""
+        try:
+            self._pg.consume_input()
+        except psycopg.Error as error:
+            raise PostgresError(str(error), CUT_OFF) from error
+        names: dict[str, None] = {}
+        while (found := self._pg.notifies()) is not None:
+            names[found.extra.decode("utf-8", "replace")] = None
+        return list(names)
+
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> PostgresCursor:
         if sql == _FIND and self.in_transaction and not self._reads:
             self._answer(self._send(statement_of(_LOCK, self._schema).sql, [value(each) for each in parameters], None))

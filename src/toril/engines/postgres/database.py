@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 from toril.engines.postgres.connection import PostgresConnection
 from toril.engines.postgres.dialect import PostgresDialect, in_schema, migrations, own_functions
 from toril.engines.postgres.errors import PostgresError, translated
+from toril.engines.postgres.listener import PostgresListener
 from toril.engines.postgres.url import PostgresAddress
 from toril.engines.sql.driver import ConnectionHolder, ProcessNotifier, SqlConnection, SqlDialect
 from toril.errors import EngineUnusable, TorilError
@@ -17,6 +18,9 @@ __all__ = ["PostgresDatabase"]
 T = TypeVar("T")
 
 _OLDEST: Final = 140000
+# Seconds between checks for what other processes committed, while someone waits.
+_CHECK_EVERY: Final = 0.2
+_CHECK_NOTIFIED_EVERY: Final = 5.0
 _LAYOUT: Final = "layout"
 _FUNCTIONS: Final = "functions"
 
@@ -54,7 +58,10 @@ class PostgresDatabase:
         return self.address.name
 
     def process_notifier(self) -> ProcessNotifier | None:
-        return None
+        return PostgresListener(self.address, self._clock)
+
+    def check_every(self, *, notified: bool) -> float:
+        return _CHECK_NOTIFIED_EVERY if notified else _CHECK_EVERY
 
     def open(self) -> PostgresConnection:
         try:

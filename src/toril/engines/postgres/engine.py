@@ -16,7 +16,7 @@ from toril.engines.postgres.url import PostgresAddress, parse
 from toril.engines.postgres.usage import usage
 from toril.engines.sql.engine import SqlEngine
 from toril.engines.sql.transaction import Transaction
-from toril.model import Added, Call, Claim, Exchange, NewJob, Settlement, Usage
+from toril.model import Added, Call, Claim, Exchange, Finished, NewJob, Pending, Settlement, Usage
 from toril.runtime.clock import SYSTEM, Clock
 from toril.store.checked import implements
 from toril.store.engine import Engine, Inspector
@@ -25,6 +25,8 @@ __all__ = ["PostgresEngine"]
 
 T = TypeVar("T")
 
+_AWAITED: Final = 20_000  # ms for which who ends a job notifies those who wait for results
+_AWAIT_RESULTS: Final = "SELECT toril.await_results($1, $2)"
 _FLUSH: Final[Ask] = (b"SELECT pg_logical_emit_message(true, 'toril', '')", (), ())
 
 
@@ -59,6 +61,16 @@ class PostgresEngine(SqlEngine):
         if pipelines is not None:
             pipelines.close()
         await super().close()
+
+    async def finished(self, queue: str, ids: Sequence[str], *, timeout: int) -> list[Finished]:
+        """Whoever ends a job of the queue is asked to notify, again and again while this waits."""
+        until = self._clock.monotonic() + timeout / 1000
+        while True:
+            await self._write(lambda tx: tx.run(_AWAIT_RESULTS, (queue, _AWAITED)), None)
+            left = max(0, round((until - self._clock.monotonic()) * 1000))
+            found = await super().finished(queue, ids, timeout=min(left, _AWAITED // 2))
+            if left <= _AWAITED // 2 or not any(isinstance(each.ended, Pending) for each in found):
+                return found
 
     async def usage(self, queue: str) -> Usage:
         return await self._steps.read(partial(usage, name=queue))

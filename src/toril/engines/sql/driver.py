@@ -140,6 +140,10 @@ class SqlDatabase(Protocol):
     def patiently(self, attempt: Callable[[], T]) -> T:
         """The result of `attempt`, repeated until other processes let it succeed."""
 
+    def check_every(self, *, notified: bool) -> float:
+        """Seconds between checks for what other processes committed, while someone waits. `notified`: they notify this
+        one, unless they are killed before they can."""
+
     def changed(self, connection: SqlConnection) -> bool:
         """Whether another connection has committed since the last call."""
 

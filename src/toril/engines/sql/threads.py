@@ -22,10 +22,6 @@ __all__ = ["InlineWriter", "ReaderThread", "Runner", "WriterThread"]
 
 T = TypeVar("T")
 
-# Seconds between checks for what other processes committed, while someone waits. Where they notify us, we can only miss
-# a process that was killed between its commit and the notification.
-_CHECK_EVERY: Final = 0.05
-_CHECK_NOTIFIED_EVERY: Final = 0.25
 _GROUP: Final = 256  # steps that share one commit
 _IDLE: Final = 5.0  # seconds without a step after which it is time to tidy up
 
@@ -196,7 +192,7 @@ class WriterThread:
         return None if self._tidied else _IDLE
 
     def _check_every(self) -> float:
-        return _CHECK_NOTIFIED_EVERY if self._notifier.is_notified else _CHECK_EVERY
+        return self._writer.database.check_every(notified=self._notifier.is_notified)
 
     def _serve(self, orders: list[_Request]) -> None:
         wanted = [ordered for ordered in orders if not ordered.future.cancelled()]

@@ -30,6 +30,10 @@ _WAL_BYTES: Final = 64 * 1024 * 1024
 _LOG_TRIES: Final = 20
 _LOG_REST: Final = 0.05  # seconds between them
 _CHECK_SECONDS: Final = 0.25
+# Seconds between checks for what other processes committed, while someone waits. Where they notify us, we can only miss
+# a process that was killed between its commit and the notification.
+_CHECK_EVERY: Final = 0.05
+_CHECK_NOTIFIED_EVERY: Final = 0.25
 _UNSEEN: Final = -1  # not a version of any connection; versions of two connections cannot be compared
 
 
@@ -266,6 +270,9 @@ class SqliteDatabase:
 
     def patiently(self, attempt: Callable[[], T]) -> T:
         return patiently(self._clock, self.path, attempt)
+
+    def check_every(self, *, notified: bool) -> float:
+        return _CHECK_NOTIFIED_EVERY if notified else _CHECK_EVERY
 
     def changed(self, connection: SqlConnection) -> bool:
         (version,) = connection.execute("PRAGMA data_version").fetchone()

@@ -13,9 +13,9 @@ CREATE OR REPLACE FUNCTION toril.add_usual(
 ) LANGUAGE plpgsql AS $$
 DECLARE
     s toril.standing; c toril.calls; most bigint; n integer := cardinality(p_data); alike boolean := cardinality(p_names) = 1;
-    t bigint; began timestamptz := clock_timestamp();
+    t bigint; named text; began timestamptz := clock_timestamp();
 BEGIN
-    SELECT coalesce(max_waiting, 1::bigint << 62) INTO most FROM toril.queues WHERE key = q FOR NO KEY UPDATE;
+    SELECT coalesce(max_waiting, 1::bigint << 62), name INTO most, named FROM toril.queues WHERE key = q FOR NO KEY UPDATE;
     IF most IS NULL THEN
         RAISE EXCEPTION 'there is no such queue' USING ERRCODE = 'TL003';
     END IF;
@@ -38,7 +38,7 @@ BEGIN
     base := s.last_number;
     IF s.awaited = 1 THEN
         unflushed := true;  -- NOTIFY has a lock of its own, which is held up to the end of the commit
-        PERFORM pg_notify('toril.jobs', q::text);
+        PERFORM pg_notify('toril.jobs', named);
     END IF;
     IF unflushed THEN
         PERFORM set_config('synchronous_commit', 'off', true);
@@ -201,11 +201,15 @@ BEGIN
         INSERT INTO toril.runs (queue, ending, last, size, finished_at, counted, numbers, names, added, ready, started, made,
             stalls, workers, texts, whole)
         VALUES (q, 0, s.completed_total, n, now, 0, numbers, names, added, ready, started, made, stalls, workers, texts, whole);
+        IF qr.results_awaited_till > extract(epoch FROM clock_timestamp()) * 1000 THEN
+            PERFORM pg_notify('toril.jobs', '=' || qr.name);
+            unflushed := true;
+        END IF;
         IF qr.concurrency IS NOT NULL THEN
             freed := true;  -- slots of the whole fleet
             s.arrivals := s.arrivals + 1;
             IF s.awaited = 1 THEN
-                PERFORM pg_notify('toril.jobs', q::text);
+                PERFORM pg_notify('toril.jobs', qr.name);
                 s.awaited := 0;
                 unflushed := true;
             END IF;

@@ -64,8 +64,11 @@ BEGIN
             p_stepping);
     SELECT * INTO s FROM toril.standing WHERE queue = q ORDER BY version DESC LIMIT 1;
     IF s.awaited = 1 AND p_arrivals <> s.arrivals THEN
-        PERFORM pg_notify('toril.jobs', q::text);
+        PERFORM pg_notify('toril.jobs', (SELECT name FROM toril.queues WHERE key = q));
         s.awaited := 0;
+    END IF;
+    IF p_completed_total + p_failed_total + p_cancelled_total <> s.completed_total + s.failed_total + s.cancelled_total THEN
+        PERFORM toril.notify_of_results(q);
     END IF;
     s.last_number := p_last_number;
     s.moves := p_moves;
@@ -94,6 +97,35 @@ BEGIN
     s.resting := p_resting;
     s.resting_for_children := p_resting_for_children;
     PERFORM toril.put_standing(s);
+END $$;
+
+-- Notify those who wait for results of a queue's jobs, if somebody does.
+CREATE OR REPLACE FUNCTION toril.notify_of_results(q integer) RETURNS void LANGUAGE sql AS $$
+    SELECT pg_notify('toril.jobs', '=' || name) FROM toril.queues
+    WHERE key = q AND results_awaited_till > extract(epoch FROM clock_timestamp()) * 1000
+$$;
+
+-- For the next ms, have whoever ends a job of this queue notify those who wait for results.
+CREATE OR REPLACE FUNCTION toril.await_results(p_name text, p_ms bigint) RETURNS void LANGUAGE sql AS $$
+    UPDATE toril.queues SET results_awaited_till = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + p_ms
+    WHERE name = p_name AND results_awaited_till < (extract(epoch FROM clock_timestamp()) * 1000)::bigint + p_ms / 2
+$$;
+
+-- A mark of what has arrived in each of these queues; and whoever puts something into one will notify those who wait.
+CREATE OR REPLACE FUNCTION toril.await_jobs(p_names text) RETURNS TABLE (name text, mark text) LANGUAGE plpgsql AS $$
+DECLARE q toril.queues; s toril.standing;
+BEGIN
+    FOR q IN SELECT * FROM toril.queues WHERE queues.name IN (SELECT toril.texts(p_names)) ORDER BY key LOOP
+        SELECT * INTO s FROM toril.standing WHERE queue = q.key ORDER BY version DESC LIMIT 1;
+        IF s.awaited = 0 THEN
+            PERFORM 1 FROM toril.queues WHERE key = q.key FOR NO KEY UPDATE;
+            SELECT * INTO s FROM toril.standing WHERE queue = q.key ORDER BY version DESC LIMIT 1;
+            UPDATE toril.standing SET awaited = 1 WHERE queue = q.key AND version = s.version;
+        END IF;
+        name := q.name;
+        mark := q.key || '.' || s.arrivals;
+        RETURN NEXT;
+    END LOOP;
 END $$;
 
 -- What dates the entry into its place of a job that a step moves: above all that was before the step, and not above

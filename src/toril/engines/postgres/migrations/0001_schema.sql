@@ -15,6 +15,7 @@ CREATE TABLE toril.queues (
     grouped smallint NOT NULL DEFAULT 0,    -- 1 once a job had a group
     groups_set text,                        -- limits of each group, set by hand
     groups_declared text,                   -- and declared by the code
+    results_awaited_till bigint NOT NULL DEFAULT 0, -- until then someone waits for results, and has to be notified
     stepping smallint NOT NULL DEFAULT 0    -- what its jobs ever had: 1 a row in `recorded`, 2 `steps`, 4 `signals`,
                                             -- 8 `awaited`
 ) WITH (fillfactor = 50);

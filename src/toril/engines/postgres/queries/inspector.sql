@@ -28,9 +28,7 @@ SELECT id, finished_at, cause, text, whole FROM toril.runs_between($1, $2)
 WHERE id IN (SELECT toril.texts($3)) ORDER BY key
 
 -- name: arrivals
-SELECT q.name, q.key || '.' || s.arrivals
-FROM toril.texts($1) v JOIN toril.queues q ON q.name = v
-    JOIN LATERAL (SELECT arrivals FROM toril.standing WHERE queue = q.key ORDER BY version DESC LIMIT 1) s ON true
+SELECT name, mark FROM toril.await_jobs($1)
 
 -- name: calls
 SELECT p.worker, p.count || '.' || p.time FROM toril.texts($1) v JOIN toril.pokes p ON p.worker = v
