@@ -12,13 +12,19 @@ from toril.engines.postgres.errors import CUT_OFF, PostgresError
 from toril.engines.postgres.url import PostgresAddress
 from toril.engines.sql.statements import statement
 
-__all__ = ["PostgresConnection", "PostgresCursor", "complain", "state_of"]
+__all__ = ["FLUSH", "PostgresConnection", "PostgresCursor", "complain", "state_of"]
 
 _GOOD: Final = {pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY}
 _FAILED_TRANSACTION: Final = "25P02"
 _FIND: Final = statement("queues", "find", "toril.engines.sql")
 _LOCK: Final = "SELECT toril.lock_queue($1)"  # before the row is read by who is going to change it
 _BEGIN_TO_READ: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"  # on one view of the store
+# What was committed before this is on the disk when it is: a transaction of its own that holds no lock.
+FLUSH: Final = (
+    b"SELECT CASE WHEN current_setting('synchronous_commit') = 'off' "
+    b"THEN set_config('synchronous_commit', 'on', true) END, pg_logical_emit_message(true, 'toril', '')"
+)
+_COMMIT: Final = b"COMMIT; " + FLUSH
 _PREPARED: Final = 400  # statements that a connection keeps; there are fewer
 
 
@@ -115,11 +121,14 @@ class PostgresConnection:
         return self._answer(self._send(statement.sql, values, formats))
 
     def tell(self, sql: bytes) -> PostgresCursor:
-        """SQL without parameters, as it is; of several statements the last one answers."""
-        result = self._pg.exec_(sql)
-        if sql == b"COMMIT" and result.command_status == b"ROLLBACK":
-            raise PostgresError("the transaction had failed before and was rolled back", _FAILED_TRANSACTION)
-        return self._answer(result)
+        """SQL without parameters, as it is; of several the last one answers. A commit is on the disk then."""
+        if sql == b"COMMIT":
+            if self._pg.transaction_status == pq.TransactionStatus.INERROR:
+                raise PostgresError(
+                    "the transaction has failed before and can only be rolled back", _FAILED_TRANSACTION
+                )
+            sql = _COMMIT
+        return self._answer(self._pg.exec_(sql))
 
     def close(self) -> None:
         self._connection.close()

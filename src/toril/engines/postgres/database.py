@@ -4,20 +4,21 @@ import hashlib
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from toril.engines.postgres.connection import PostgresConnection
+from toril.engines.postgres.connection import PostgresConnection, PostgresCursor
 from toril.engines.postgres.dialect import PostgresDialect, in_schema, migrations, own_functions
-from toril.engines.postgres.errors import PostgresError, translated
+from toril.engines.postgres.errors import GAVE_WAY, PostgresError, translated
 from toril.engines.postgres.listener import PostgresListener
 from toril.engines.postgres.url import PostgresAddress
 from toril.engines.sql.driver import ConnectionHolder, ProcessNotifier, SqlConnection, SqlDialect
 from toril.errors import EngineUnusable, TorilError
-from toril.runtime.clock import Clock
+from toril.runtime.clock import SYSTEM, Clock
 
 __all__ = ["PostgresDatabase"]
 
 T = TypeVar("T")
 
 _OLDEST: Final = 140000
+_TIME: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 # Seconds between checks for what other processes committed, while someone waits.
 _CHECK_EVERY: Final = 0.2
 _CHECK_NOTIFIED_EVERY: Final = 5.0
@@ -40,14 +41,16 @@ class PostgresDatabase:
         self._begin = "; ".join(
             (
                 "BEGIN ISOLATION LEVEL READ COMMITTED",
+                # The commit gives the locks away without waiting for the disk; `PostgresConnection` waits for it then.
+                "SET LOCAL synchronous_commit = 'off'",
                 "SET LOCAL lock_timeout = '5s'",
                 "SET LOCAL idle_in_transaction_session_timeout = '5s'",
-                "SELECT set_config('synchronous_commit', 'on', true) "
-                "WHERE current_setting('synchronous_commit') = 'off'",
                 f"SELECT pg_advisory_xact_lock({lock})",
+                _TIME,
             )
         ).encode()
         self._snapshot = ""
+        self._ahead = 0  # ms by which the server's clock is ahead of ours; of one that a test moves, none
 
     @property
     def in_memory(self) -> bool:
@@ -92,6 +95,7 @@ class PostgresDatabase:
         version, encoding = connection.tell(
             b"SELECT current_setting('server_version_num')::int, current_setting('server_encoding')"
         ).fetchone()
+        self._read_clock(connection.tell(_TIME.encode()))
         if version < _OLDEST:
             raise EngineUnusable(f"PostgreSQL {version // 10_000} is too old; Toril needs 14 or newer")
         if encoding != "UTF8":
@@ -152,9 +156,20 @@ class PostgresDatabase:
     def check(self) -> None:
         pass
 
+    def now(self) -> int:
+        """The server's time, as far as the last transaction told."""
+        return self._clock.now() + self._ahead
+
     def begin(self, connection: SqlConnection) -> None:
         assert isinstance(connection, PostgresConnection)  # noqa: S101 - it came from `open`
-        connection.tell(self._begin)
+        self._read_clock(connection.tell(self._begin))
+
+    def _read_clock(self, answer: PostgresCursor) -> None:
+        if self._clock is SYSTEM:
+            self._ahead = answer.fetchone()[0] - SYSTEM.now()
+
+    def may_repeat(self, error: Exception) -> bool:
+        return isinstance(error, PostgresError) and error.sqlstate in GAVE_WAY
 
     def patiently(self, attempt: Callable[[], T]) -> T:
         return attempt()

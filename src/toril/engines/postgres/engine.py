@@ -8,13 +8,15 @@ from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from toril.engines.postgres import hot_path
+from toril.engines.postgres.connection import FLUSH
 from toril.engines.postgres.database import PostgresDatabase
-from toril.engines.postgres.errors import PostgresError, translated
+from toril.engines.postgres.errors import GAVE_WAY, PostgresError, translated
 from toril.engines.postgres.facts import server_facts
 from toril.engines.postgres.pipeline import Ask, PostgresPipelines, Rows
 from toril.engines.postgres.url import PostgresAddress, parse
 from toril.engines.postgres.usage import usage
 from toril.engines.sql.engine import SqlEngine
+from toril.engines.sql.notifier import hand_over
 from toril.engines.sql.transaction import Transaction
 from toril.model import Added, Call, Claim, Exchange, Finished, NewJob, Pending, Settlement, Usage
 from toril.runtime.clock import SYSTEM, Clock
@@ -26,8 +28,10 @@ __all__ = ["PostgresEngine"]
 T = TypeVar("T")
 
 _AWAITED: Final = 20_000  # ms for which who ends a job notifies those who wait for results
+_UNUSUAL: Final = 1.0  # seconds for which the function is not asked again about a queue
+_AGAIN: Final = 3  # times that a call is made again which gave way to another
 _AWAIT_RESULTS: Final = "SELECT toril.await_results($1, $2)"
-_FLUSH: Final[Ask] = (b"SELECT pg_logical_emit_message(true, 'toril', '')", (), ())
+_FLUSH: Final[Ask] = (FLUSH, (), ())
 
 
 @implements(Engine)
@@ -44,6 +48,7 @@ class PostgresEngine(SqlEngine):
         self._general = general
         self._pipelines: WeakKeyDictionary[asyncio.AbstractEventLoop, PostgresPipelines] = WeakKeyDictionary()
         self._keys: dict[str, int] = {}
+        self._unusual: dict[str, float] = {}  # queues whose exchanges the function has refused, and for how long
         super().__init__(partial(PostgresDatabase, address, clock), partial(server_facts, address=address), clock=clock)
 
     @classmethod
@@ -57,9 +62,12 @@ class PostgresEngine(SqlEngine):
         return self  # its threads serve every event loop, and each loop has connections of its own
 
     async def close(self) -> None:
-        pipelines = self._pipelines.pop(asyncio.get_running_loop(), None)
-        if pipelines is not None:
-            pipelines.close()
+        for loop, pipelines in self._pipelines.items():
+            if loop is asyncio.get_running_loop():
+                pipelines.close()
+            elif pipelines.process == os.getpid():
+                hand_over(loop, PostgresPipelines.close, pipelines)
+        self._pipelines.clear()
         await super().close()
 
     async def finished(self, queue: str, ids: Sequence[str], *, timeout: int) -> list[Finished]:
@@ -100,7 +108,7 @@ class PostgresEngine(SqlEngine):
         call: Call | None = None,
         now: int | None = None,
     ) -> Exchange:
-        if self._general:
+        if self._general or self._clock.monotonic() < self._unusual.get(queue, 0.0):
             return await super().exchange(queue, batch, claim, call=call, now=now)
         schema, time = self._address.schema, self._time(now)
         key = await self._key(queue)
@@ -113,6 +121,7 @@ class PostgresEngine(SqlEngine):
             (answer,), *claimed = await self._ask(*asks)
         except PostgresError as error:
             self._leaves_to_others(error, queue)
+            self._unusual[queue] = self._clock.monotonic() + _UNUSUAL
             return await super().exchange(queue, batch, claim, call=call, now=now)
         *_, arrivals, _, freed, unflushed = answer
         if unflushed:
@@ -147,6 +156,12 @@ class PostgresEngine(SqlEngine):
         pipelines = self._pipelines.get(loop)
         if pipelines is None or pipelines.process != os.getpid():
             pipelines = self._pipelines[loop] = PostgresPipelines(self._address)
+        for _ in range(_AGAIN):
+            try:
+                return await pipelines.ask(*asks)
+            except PostgresError as error:
+                if error.sqlstate not in GAVE_WAY:
+                    raise
         return await pipelines.ask(*asks)
 
     async def _answered(self, asked: Awaitable[T]) -> T:

@@ -4,7 +4,7 @@ from typing import Final
 
 from toril.errors import EngineFull, EngineRefused, EngineUnavailable, EngineUnusable, TorilError
 
-__all__ = ["CUT_OFF", "PostgresError", "translated"]
+__all__ = ["CUT_OFF", "GAVE_WAY", "PostgresError", "translated"]
 
 CUT_OFF: Final = "08006"  # a connection failure, as PostgreSQL itself calls it
 
@@ -17,6 +17,9 @@ class PostgresError(Exception):
         self.sqlstate = sqlstate
 
 
+# Nothing of the transaction happened, and it may succeed if it is made again: a serialization failure, a deadlock, a
+# lock that was not given in time.
+GAVE_WAY: Final = {"40001", "40P01", "55P03"}
 _FULL: Final = {"53100"}
 _REFUSED: Final = {
     "28000",  # invalid authorization

@@ -73,8 +73,7 @@ class PostgresPipeline:
 
     def close(self) -> None:
         if self._pg.status == pq.ConnStatus.OK:
-            self._loop.remove_reader(self._pg.socket)
-        self._pg.finish()
+            self._broken(PostgresError("the connection was closed", CUT_OFF))
 
     def _send(self, sql: bytes, values: Sequence[bytes | None], formats: Sequence[int]) -> None:
         given = cast("Sequence[bytes]", values)

@@ -134,8 +134,14 @@ class SqlDatabase(Protocol):
     def check(self) -> None:
         """Raise if the store is no longer the one that was opened."""
 
+    def now(self) -> int:
+        """The time of a step that is given none: by the clock that all processes of the store share."""
+
     def begin(self, connection: SqlConnection) -> None:
         """Begin a transaction that writes, once other processes let it."""
+
+    def may_repeat(self, error: Exception) -> bool:
+        """Whether nothing of the transaction happened, and it may succeed if it is made again."""
 
     def patiently(self, attempt: Callable[[], T]) -> T:
         """The result of `attempt`, repeated until other processes let it succeed."""

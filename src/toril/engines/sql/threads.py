@@ -291,7 +291,7 @@ class ReaderThread:
                 connection.execute("BEGIN")
                 try:
                     tx = transaction(connection, self._database.dialect)
-                    tx.now = self._clock.now() if now is None else now
+                    tx.now = self._database.now() if now is None else now
                     return op(tx)
                 finally:
                     if connection.in_transaction:

@@ -20,6 +20,7 @@ __all__ = ["PendingStep", "Writer"]
 
 T = TypeVar("T")
 
+_AGAIN: Final = 3  # times that a transaction is made anew which gave way to another
 _SICK: Final = 2  # failed commits in a row, after which a probe must succeed before jobs are claimed
 _UNFINISHED: Final = statement("inspector", "unfinished")
 
@@ -89,7 +90,7 @@ class Writer:
 
         def read_once() -> T:
             tx = transaction(connection, self.database.dialect)
-            tx.now = self._clock.now() if now is None else now
+            tx.now = self.database.now() if now is None else now
             return op(tx)
 
         try:
@@ -156,7 +157,7 @@ class Writer:
             step.error = EngineFull(f"the disk that holds {self.database.name} is full; nothing was written")
         return refused
 
-    def _together(self, steps: Sequence[PendingStep[Any]]) -> bool:
+    def _together(self, steps: Sequence[PendingStep[Any]], again: int = _AGAIN) -> bool:
         """One transaction for all. False: it was rolled back because of one of several, and none has an answer yet."""
         connection = self._open_connection()
         tx = transaction(connection, self.database.dialect)
@@ -167,7 +168,7 @@ class Writer:
             if connection.in_transaction:  # not if a step that was alone has failed
                 connection.execute("COMMIT")
         except self.database.faults as error:
-            return self._broken(steps, error)
+            return self._broken(steps, error, again)
         except EngineUnavailable as error:
             self._fail(steps, error)
             return True
@@ -187,7 +188,7 @@ class Writer:
     def _step(self, connection: SqlConnection, tx: Transaction, step: PendingStep[Any], *, alone: bool) -> None:
         """One step. Its own exceptions concern only itself; the driver's errors concern the whole transaction. A step
         that is `alone` in it needs no savepoint."""
-        tx.now = self._clock.now() if step.now is None else step.now
+        tx.now = self.database.now() if step.now is None else step.now
         if not alone:
             connection.execute("SAVEPOINT step")
         try:
@@ -208,10 +209,12 @@ class Writer:
                 connection.execute("RELEASE step")
             step.answer, step.error = answer, None
 
-    def _broken(self, steps: Sequence[PendingStep[Any]], error: Exception) -> bool:
+    def _broken(self, steps: Sequence[PendingStep[Any]], error: Exception, again: int) -> bool:
         """The database rolled back the transaction. None of its effects can be assumed."""
         reason = self.database.translated(error)
         self._undo()
+        if again and self.database.may_repeat(error):
+            return self._together(steps, again - 1)
         if self.database.is_distrusted(error) and not isinstance(reason, EngineFull):
             # The connection's cache cannot be trusted after this: read again.
             self._failures += 1

@@ -93,6 +93,12 @@ class SqliteDatabase:
         self._version = _UNSEEN
         return connection
 
+    def now(self) -> int:
+        return self._clock.now()
+
+    def may_repeat(self, error: Exception) -> bool:  # noqa: ARG002 - who has to wait here does so before it begins
+        return False
+
     def open_reader(self) -> sqlite3.Connection:
         """A second connection, for reading beside the writer."""
         connection = self._connect("rw")
