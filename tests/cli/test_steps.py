@@ -59,7 +59,7 @@ def test_a_job_that_waits_is_answered_on_the_command_line(toril: Toril, url: str
     assert "approval" in table
     assert "in 2d" in table
     assert "paid" not in table
-    assert "suspended      for approval (wait), since 20" in shown
+    assert "resting        for approval (wait), since 20" in shown
     assert told == "Sent the signal to job 1 (pay) in people, which now runs again.\n"
     assert again == "A signal with this id was sent before to job 1 (pay) in people; this one has no effect.\n"
     assert "job '1' is not waiting for the signal 'approval' now; nothing was sent" in late
@@ -162,3 +162,16 @@ def test_a_full_inbox_and_a_serializer_are_said_to_be_the_reason(toril: Toril, u
     assert (
         "has a serializer, which only the application has" in toril("signal", "coded", "x", "--key", "k", code=2).output
     )
+
+
+def test_why_says_how_to_send_the_signal(toril: Toril, url: str) -> None:
+    office(url, add=True)
+
+    asked, keyed = toril("job", "why", "1"), toril("job", "why", "2")
+    (found,) = documents(toril("job", "why", "1", "--json").stdout)
+
+    assert asked.stdout.startswith("It has waited for the signal approval since ")
+    assert asked.stderr == "Send it with  toril job signal people 1 approval\n"
+    assert keyed.stderr == "Send it with  toril signal people paid --key invoice:7\n"
+    assert (found["reason"], found["facts"]["steps"]) == ("waiting_for_signal", ["approval"])
+    assert found["facts"]["until"] - found["facts"]["since"] == 3 * 86_400_000

@@ -9,7 +9,19 @@ import pytest
 
 from tests.declared import declared
 from tests.worker.conftest import Timed
-from toril import App, Breaker, GroupLimits, InvalidOption, JobContext, NotFound, RateLimit, TransientError
+from toril import (
+    App,
+    Breaker,
+    Explanation,
+    Fixed,
+    GroupLimits,
+    InvalidOption,
+    JobContext,
+    NotFound,
+    RateLimit,
+    Retry,
+    TransientError,
+)
 from toril.model import Claim, Heartbeat, Limits
 from toril.testing import Memory
 
@@ -493,3 +505,76 @@ async def test_a_group_that_waits_for_its_turn(timed: Timed) -> None:
     assert (answer.reason, str(answer)) == (
         "group_turn", "It is waiting for group tenant:42's turn, behind 1 of its own jobs.",
     )  # fmt: skip
+
+
+async def _rested(test: Memory, app: App, name: str) -> tuple[str, Explanation]:
+    """What is said of a job that has run as far as it rests, and its id."""
+    job = await app.queues["q"].add(name)
+    await test.drain()
+    return job.id, await app.queues["q"].why(job.id)
+
+
+async def test_a_job_that_rests_for_one_thing(timed: Timed) -> None:
+    app = App("memory://")
+
+    async def sleeps(ctx: JobContext[None]) -> None:
+        await ctx.sleep("cool-off", timedelta(days=3))
+
+    async def asks(ctx: JobContext[None]) -> None:
+        await ctx.wait_for("approval", timeout="3h")
+
+    async def collects(ctx: JobContext[None]) -> None:
+        await ctx.wait_for("paid", key="invoice:7")
+
+    def down() -> None:
+        raise TransientError("down")
+
+    async def charges(ctx: JobContext[None]) -> None:
+        await ctx.step("charge", down, retry=Retry(3, Fixed(90)))
+
+    async def calls(ctx: JobContext[None]) -> None:
+        await ctx.call("report", app.queues["other"].new("never", job_id="made"))
+
+    app.queue("q", {"sleeps": sleeps, "asks": asks, "collects": collects, "charges": charges, "calls": calls})
+    app.queue("other")
+    async with timed(app) as test:
+        found = {name: await _rested(test, app, name) for name in ("sleeps", "asks", "collects", "charges", "calls")}
+
+    asked = found["asks"][1]
+    assert {name: (why.reason, why.sentence) for name, (_, why) in found.items()} == {
+        "sleeps": ("sleeping", "It sleeps (cool-off) until 2027-01-18 08:00:00 UTC, in 3 days."),
+        "asks": (
+            "waiting_for_signal",
+            "It has waited for the signal approval since 2027-01-15 08:00:00 UTC, at most until "
+            "2027-01-15 11:00:00 UTC, in 3 hours.",
+        ),
+        "collects": (
+            "waiting_for_signal",
+            "It has waited for the signal paid by the key invoice:7 since 2027-01-15 08:00:00 UTC, without a timeout.",
+        ),
+        "charges": ("retry_step", "It will try step charge again at 2027-01-15 08:01:30 UTC, in 90 s."),
+        "calls": ("waiting_for_call", "It waits for what it called in step report. Not ended: other:made."),
+    }
+    assert asked.facts["since"] == test.now
+    assert (asked.facts["steps"], asked.facts["signals"]) == (["approval"], [{"name": "approval", "key": None}])
+
+
+async def test_a_job_that_rests_for_several_things_or_has_no_handler(timed: Timed) -> None:
+    app = App("memory://")
+
+    async def both(ctx: JobContext[None]) -> None:
+        waits = [ctx.wait_for(name, timeout="1h") for name in ("a", "b", "c")]
+        await ctx.gather(ctx.sleep("nap", 60), *waits)
+
+    app.queue("q", {"both": both})
+    async with timed(app) as test:
+        id_, several = await _rested(test, app, "both")
+        beat = Heartbeat(worker="w", queues=["q"], slots=1, running=0, declares={"q": declared("other")})
+        await app.store.heartbeat(beat, ttl=600_000)
+        without = await app.queues["q"].why(id_)
+
+    assert several.reason == "resting"
+    assert several.sentence.startswith("It sleeps (gather[0]/nap) until 2027-01-15 08:01:00 UTC, in 60 s, and has ")
+    assert several.sentence.endswith(", and rests for 1 more.")
+    assert len(several.facts["steps"]) == 4
+    assert without.sentence.endswith("No live Toril worker has a handler for 'both' in queue q, so it will not go on.")

@@ -15,7 +15,7 @@ from toril.cli.arguments import agreed, json_given, one, yes_option
 from toril.cli.completion import queue_words
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import compact, plain
-from toril.cli.exit import CommandFailed
+from toril.cli.exit import CommandFailed, say
 from toril.cli.signals import check_sent, sent_text, signal_options
 from toril.cli.store_option import StoreOption, declared, on_store, secrets_option, store_options
 from toril.cli.terminal import Column, Lines, age, ahead, console, json_option, span
@@ -23,8 +23,10 @@ from toril.cli.terminal import show as show_lines
 from toril.client.options import as_workers_declare
 from toril.model import Kept, RunStatus
 from toril.operate.documents import of_children, of_errors, of_explanation, of_job, of_run, of_steps
+from toril.operate.lookup import find_job
 from toril.operate.search import JobSearch
 from toril.operate.steps import step_rows
+from toril.operate.why import send_command
 from toril.records import JobStack
 from toril.runtime.clock import SYSTEM
 from toril.signals import Signalled
@@ -48,7 +50,7 @@ def show_job(job: dict[str, Any]) -> None:
             "job": f"{job['id']}  {job['name']}  in {job['queue']}",
             "state": (job["ending"] or job["state"])
             + (f", {ahead(job['due_at'])}" if job["state"] == "delayed" and job["rest"] is None else ""),
-            "suspended": _rest(job["rest"]),
+            "resting": _rest(job["rest"]),
             "dead letter": job["dead_letter"],
             "attempts": _attempts(job, f"{job['attempts_made']} of {job['max_attempts']}"),
             "priority": job["priority"] or None,
@@ -243,15 +245,19 @@ def show(*, queue: str | None, job_id: str, place: StoreOption, as_json: bool) -
 def why(*, queue: str | None, job_id: str, place: StoreOption, as_json: bool) -> None:
     """Explain why a job is not running, or how it ended."""
 
-    async def ask(app: App) -> tuple[str, Explanation]:
+    async def ask(app: App) -> tuple[str, Explanation, str | None]:
         name = await _where(app, job_id) if queue is None else (await declared(app, queue)).name
-        return name, await app.queue(name).why(job_id)
+        answer = await app.queue(name).why(job_id)
+        row = await find_job(app.store, name, job_id) if answer.facts.get("signals") else None
+        return name, answer, None if row is None else send_command(row)
 
-    name, answer = on_store(place, ask)
+    name, answer, command = on_store(place, ask)
     if as_json:
         click.echo(on_a_line({"queue": name, "id": job_id} | of_explanation(answer)))
     else:
         click.echo(plain(answer.sentence))
+        if command is not None:
+            say(f"Send it with  {command}")
 
 
 @job.command()
@@ -393,7 +399,7 @@ def signal(
 def rewind(*, queue: str | None, job_id: str, to: str | None, yes: bool, place: StoreOption, as_json: bool) -> None:
     """Forget durable steps of a job, and run it again from there with all its attempts.
 
-    The job may be waiting, suspended, completed or failed, but not running. Signals that it read after that step are
+    The job may be waiting, resting, completed or failed, but not running. Signals that it read after that step are
     discarded.
     """
 

@@ -1,10 +1,12 @@
 """Explains why a job does not run, in one sentence and the facts behind it."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from toril.client.options import QueueOptions
+from toril.codec.steps import load_rest
 from toril.errors import NotFound, preview
 from toril.model import (
     Cause,
@@ -18,8 +20,11 @@ from toril.model import (
     Limits,
     Precedence,
     QueueSummary,
+    RestReason,
+    RestRow,
     RunRow,
     RunStatus,
+    StepKind,
     WorkerRow,
     moment,
 )
@@ -32,7 +37,7 @@ from toril.runtime.redaction import Part
 if TYPE_CHECKING:
     from toril.queue import Queue
 
-__all__ = ["Explanation", "ended", "explain", "failed", "why"]
+__all__ = ["Explanation", "ended", "explain", "failed", "send_command", "why"]
 
 
 _ENDED: Final = {Cause.COMPLETED: "completed", Cause.CANCELLED: "was cancelled", Cause.EXPIRED: "expired"}
@@ -125,10 +130,11 @@ def why(
         case State.FAILED:
             return failed(row)
         case State.WAITING_CHILDREN:
-            return _waiting_for_children(blockers)
+            return _resting(row, known, blockers) or _waiting_for_children(blockers)
         case State.DELAYED if row.due is not None and row.due > blockers.now:
             return (
-                _cut_off(row, circuit, blockers.now)
+                _resting(row, known, blockers)
+                or _cut_off(row, circuit, blockers.now)
                 or _without_handler(row, known, blockers.now)
                 or _not_due(row, blockers.now)
             )
@@ -183,6 +189,63 @@ def _waiting_for_children(blockers: JobBlockers) -> Explanation:
     dots = ", …" if family.open > len(named) else ""
     sentence = f"It is waiting for {family.open} of {family.total} children: {', '.join(named)}{dots}."
     return Explanation("waiting_children", sentence, facts)
+
+
+_RESTS: Final = {
+    StepKind.SLEEP: "sleeping", StepKind.WAIT: "waiting_for_signal", StepKind.RETRY: "retry_step",
+    StepKind.CALLED: "waiting_for_call",
+}  # fmt: skip
+_LISTED: Final = 3  # reasons to rest in a sentence
+
+
+def _resting(row: JobRow, known: frozenset[str] | None, blockers: JobBlockers) -> Explanation | None:
+    """It rests: which of its durable steps for what, and until when."""
+    rest = load_rest(row.rest)
+    if rest is None or not rest.reasons:
+        return None
+    now, kinds = blockers.now, {each.kind for each in rest.reasons}
+    signals = list(dict.fromkeys(wait for each in rest.reasons for wait in each.signals))
+    facts: dict[str, Any] = {
+        "since": moment(rest.since), "until": moment(rest.until), "steps": [each.key for each in rest.reasons],
+        "signals": [{"name": wait.name, "key": wait.key} for wait in signals],
+    }  # fmt: skip
+    said = [_rest_reason(each, rest, now) for each in rest.reasons[:_LISTED]]
+    more = len(rest.reasons) - len(said)
+    sentence = f"It {', and '.join(said)}" + (f", and rests for {more} more" if more else "") + "."
+    if StepKind.CALLED in kinds and blockers.family.open:
+        facts |= {"open": blockers.family.open, "waiting_for": [str(ref) for ref in blockers.family.first_open]}
+        dots = ", …" if blockers.family.open > len(blockers.family.first_open) else ""
+        sentence += f" Not ended: {', '.join(map(str, blockers.family.first_open))}{dots}."
+    if known is not None and row.name not in known:
+        sentence += f" No live Toril worker has a handler for {row.name!r} in queue {row.queue}, so it will not go on."
+        facts |= {"handlers": sorted(known)}
+    return Explanation(_RESTS[kinds.pop()] if len(kinds) == 1 else "resting", sentence, facts)
+
+
+def _rest_reason(reason: RestReason, rest: RestRow, now: int) -> str:
+    until = None if reason.until is None else f"{_at(reason.until)}, in {_span(max(0, reason.until - now))}"
+    match reason.kind:
+        case StepKind.SLEEP:
+            return f"sleeps ({reason.key}) until {until}"
+        case StepKind.WAIT:
+            names = " or ".join(wait.name + (f" by the key {wait.key}" if wait.key else "") for wait in reason.signals)
+            ends = "without a timeout" if until is None else f"at most until {until}"
+            return f"has waited for the signal {names} since {_at(rest.since)}, {ends}"
+        case StepKind.RETRY:
+            return f"will try step {reason.key} again at {until}"
+        case _:
+            return f"waits for what it called in step {reason.key}"
+
+
+def send_command(row: JobRow) -> str | None:
+    """The command that sends the first signal that a resting job waits for."""
+    rest = load_rest(row.rest)
+    wait = next((wait for each in rest.reasons for wait in each.signals), None) if rest else None
+    if wait is None:
+        return None
+    if wait.key is None:
+        return shlex.join(["toril", "job", "signal", row.queue, row.id, wait.name])
+    return shlex.join(["toril", "signal", row.queue, wait.name, "--key", wait.key])
 
 
 def _running(row: JobRow, blockers: JobBlockers) -> Explanation:
@@ -336,6 +399,14 @@ def _in_line(blockers: JobBlockers) -> Explanation:
 
 def _at(ms: int | None) -> str:
     return "an unknown time" if ms is None else f"{moment(ms):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _span(ms: int) -> str:
+    """A time that may take days."""
+    for unit, size in (("days", 86_400_000), ("hours", 3_600_000)):
+        if ms >= 2 * size:
+            return f"{ms // size} {unit}"
+    return _seconds(ms)
 
 
 def _seconds(ms: int) -> str:

@@ -66,7 +66,7 @@ async def job_signals(asking: Request) -> dict[str, Any]:
 
 class SignalForm(Form):
     """A signal to a job. A second one with the same `id` has no effect. With `unless_waiting` set to `refuse`, nothing
-    is stored unless the job is suspended in a wait for this signal now."""
+    is stored unless the job rests for this signal now."""
 
     part: ClassVar[Part] = "signal"
 
