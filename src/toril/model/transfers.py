@@ -1,16 +1,16 @@
 """Jobs and what belongs to them in a form that fits any store, to move them from one to another."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from toril.model.attempts import AttemptFailure, Failure
 from toril.model.dead_letters import DeadLetterRow
 from toril.model.flows import Child, JobRef, OnFailure
 from toril.model.groups import GroupLimits
 from toril.model.jobs import Dedup, JobOptions, Keep, NewJob, RateLimit
-from toril.model.records import RunRow
+from toril.model.records import JobRow, RunRow
 from toril.model.schedules import ScheduleRow
 from toril.model.states import State
 from toril.model.steps import SignalRow, TransferSteps
@@ -88,9 +88,17 @@ class TransferJob:
     wire: str | None = None
     steps: TransferSteps | None = None
 
+    @classmethod
+    def of(cls, row: JobRow, **own: Any) -> "TransferJob":
+        """A job from what readers see of it, and from what only a transfer carries."""
+        return cls(**{name: getattr(row, name) for name in _OF_ROW} | own)
+
     @property
     def ref(self) -> JobRef:
         return JobRef(self.queue, self.id)
+
+
+_OF_ROW: Final = tuple({field.name for field in fields(TransferJob)} & {field.name for field in fields(JobRow)})
 
 
 @dataclass(frozen=True, slots=True)

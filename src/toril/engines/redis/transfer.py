@@ -6,13 +6,12 @@ from functools import partial
 from typing import Any, Final
 
 from toril.engines.redis.dead_letters import letter_of
-from toril.engines.redis.layout import FIELDS, FLEET, KEYS, due_of
+from toril.engines.redis.layout import FIELDS, FLEET, KEYS, RECORD_FIELDS, due_of
 from toril.engines.redis.options import (
     dump_letter,
     dump_options,
     dump_transfer_job,
     load_dedup,
-    load_failure,
     load_options,
     moment,
     number,
@@ -24,6 +23,7 @@ from toril.engines.redis.records import (
     link_of,
     load_names,
     minutes_of,
+    record_of,
     ref_of,
     rests,
     run_of,
@@ -372,40 +372,17 @@ def _job(
         return None if value is None else moment(value)
 
     state, opts = State(word), text("opts")
-    stored, (parent, on_failure) = load_options(opts), link_of(text("parent"))
-    waits = state in {State.DELAYED, State.WAITING_CHILDREN}
-    return TransferJob(
-        queue=queue,
-        id=job_id,
-        name=text("name") or "",
-        data=text("data") or "",
-        state=state,
+    row = record_of(queue, [*(text(name) for name in RECORD_FIELDS), job_id, word, score or "0", None])
+    return TransferJob.of(
+        row,
+        name=row.name or "",
+        due=row.due if score else None,
         suspect=suspect == 1,
-        due=due_of(score) if state is State.DELAYED and score else None,
-        max_attempts=stored.attempts,
-        attempts_made=number(text("attempts_made") or text("attempts_made_old")),
-        stalls=number(text("stalls")),
-        starts=number(text("starts")),
-        fence=number((text("held") or "").partition(" ")[0]),
-        priority=number(text("priority"), MAX_PRIORITY),
-        delay=number(text("delay") if waits else text("waited") or text("delay"), MAX_DELAY),
-        added_at=moment(text("added_at")),
-        started_at=time("started_at"),
+        delay=number(text("delay"), MAX_DELAY) if state is State.WAITING_CHILDREN else row.delay,
         finished_at=_ended(state, score, time),
-        expires_at=time("expires"),
-        worker=text("worker"),
-        metadata=text("metadata"),
-        checkpoint=text("checkpoint"),
-        progress=text("progress"),
-        failure=load_failure(text("reason"), text("kind"), text("trace")),
-        stall_cause=text("stall_cause"),
-        result=text("result"),
-        group=text("group"),
-        options=stored.options,
         dedup=load_dedup(opts),
-        trace=stored.trace,
-        parent=parent,
-        on_failure=OnFailure.FAIL if parent is None else on_failure,
+        trace=load_options(opts).trace,
+        on_failure=OnFailure.FAIL if row.parent is None else link_of(text("parent"))[1],
         parked=time("parked"),
         deferred=text("deferred"),
         ready=time("ready"),

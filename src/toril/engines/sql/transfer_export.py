@@ -7,12 +7,12 @@ from typing import Any, Final, NamedTuple
 from toril.codec.new_jobs import load_new_job
 from toril.engines.shared import still_moving
 from toril.engines.sql.changes import QueueChanges
-from toril.engines.sql.inspector import StoredJob, StoredRun, run_of
+from toril.engines.sql.inspector import StoredJob, StoredRun, record_of, run_of
 from toril.engines.sql.metrics import MINUTE, fold_minute
-from toril.engines.sql.options import load_failure, load_options, load_rate
+from toril.engines.sql.options import load_options, load_rate
 from toril.engines.sql.replay import StoredDeadLetter, dead_letter_of
 from toril.engines.sql.schedules import StoredSchedule, drop_run, view_of
-from toril.engines.sql.schema import STATE_OF, Place, due_of, first_key, run_key
+from toril.engines.sql.schema import Place, first_key, run_key
 from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import QueueRow, Transaction, exists, keys_of
 from toril.engines.sql.transfer_steps import export_kept, export_steps, steps_of
@@ -149,39 +149,12 @@ def _job(
 ) -> TransferJob:
     job = StoredJob._make(row)
     stored = load_options(job.options_text)
-    parent = stored.parent
-    return TransferJob(
-        queue=queue,
-        id=job.id,
-        name=job.name,
-        data=job.data,
-        state=STATE_OF[job.place],
+    return TransferJob.of(
+        record_of(queue, job),
         suspect=job.place in {Place.SUSPECT, Place.PARKED_SUSPECT},
-        due=due_of(job.rank) if job.place == Place.DELAYED else None,
-        max_attempts=job.max_attempts,
-        attempts_made=job.attempts_made,
-        stalls=job.stalls,
-        starts=job.starts,
-        fence=job.fence,
-        priority=job.priority,
-        delay=job.delay,
-        added_at=job.added_at,
-        started_at=job.started_at,
-        finished_at=job.finished_at,
-        expires_at=job.expires_at,
-        worker=job.worker,
-        metadata=job.metadata,
-        checkpoint=job.checkpoint,
-        progress=job.progress,
-        failure=load_failure(job.failure),
-        stall_cause=job.stall_cause,
-        result=job.result,
-        group=job.group_name,
-        options=stored.options,
         dedup=stored.dedup,
         trace=stored.trace,
-        parent=None if parent is None else JobRef(parent.queue, parent.id),
-        on_failure=OnFailure.FAIL if parent is None else OnFailure(parent.policy),
+        on_failure=OnFailure.FAIL if stored.parent is None else OnFailure(stored.parent.policy),
         parked=stored.parked,
         deferred=stored.deferred,
         ready=stored.ready,
