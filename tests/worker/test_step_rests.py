@@ -230,9 +230,13 @@ async def test_a_step_whose_retry_is_due_beside_others_is_tried_in_place(job: St
             raise ConnectionError("away")
         return 1
 
+    async def slow() -> None:
+        while len(tries) < 2:
+            await job.clock.sleep(1)
+
     async def handler(ctx: AttemptSteps) -> Any:
         flaking = ctx.step("flaky", flaky, retry=Retry(3, Fixed(5)))
-        return await ctx.gather(flaking, ctx.step("slow", job.clock.sleep, (60,)))
+        return await ctx.gather(flaking, ctx.step("slow", slow))
 
     async with job.clock.running():
         assert await job.run(handler) == [1, None]
@@ -252,6 +256,7 @@ async def test_a_branch_that_fails_lets_steps_end_and_leaves_the_rest(job: StepJ
             await ctx.sleep("nap", delay=DAY)
         finally:
             ended.append("nap")
+            go.set()
 
     async def slow() -> None:
         await go.wait()
@@ -262,7 +267,6 @@ async def test_a_branch_that_fails_lets_steps_end_and_leaves_the_rest(job: StepJ
         await ctx.step("never", int)
 
     async def handler(ctx: AttemptSteps) -> None:
-        asyncio.get_running_loop().call_later(0.05, go.set)
         await ctx.gather(fails(ctx), naps(ctx), steps(ctx))
 
     with pytest.raises(ValueError, match="no"):
@@ -270,6 +274,65 @@ async def test_a_branch_that_fails_lets_steps_end_and_leaves_the_rest(job: StepJ
     assert ended == ["nap", "slow"]
     assert "gather[2]/slow" in job.store.rows, "a step that was under way is recorded"
     assert "gather[2]/never" not in job.store.rows
+
+
+async def test_a_place_is_free_while_all_of_its_branch_rests(job: StepJob) -> None:
+    async def approved(ctx: AttemptSteps) -> Any:
+        return await ctx.gather(ctx.wait_for({APPROVAL: bool}))
+
+    async def handler(ctx: AttemptSteps) -> Any:
+        return await ctx.gather(approved(ctx), ctx.sleep("nap", delay=DAY), ctx.step("count", int), limit=1)
+
+    rested = await asyncio.wait_for(job.run(handler), 5)
+
+    assert sorted(keys(rested)) == ["gather[0]/approval", "nap"]
+    assert "count" in job.store.rows
+    job.store.signals.append((APPROVAL, "true"))
+    job.clock.advance(DAY)
+    assert await job.run(handler) == [[(APPROVAL, True)], None, 0]
+
+
+async def test_a_job_with_a_branch_that_has_failed_is_not_told_to_rest(job: StepJob) -> None:
+    async def fails() -> None:
+        raise ValueError("no")
+
+    async def inner(ctx: AttemptSteps) -> Any:
+        with pytest.raises(ValueError, match="no"):
+            await ctx.gather(fails(), ctx.gather(ctx.gather(ctx.sleep("inner", delay=DAY))))
+        assert not ctx.resting
+        return await ctx.step("compensate", int)
+
+    async def handler(ctx: AttemptSteps) -> Any:
+        return await ctx.gather(inner(ctx), ctx.sleep("outer", delay=DAY))
+
+    for _ in range(2):
+        assert keys(await job.run(handler)) == ["outer"]
+    assert "gather[0]/compensate" in job.store.rows
+
+
+@pytest.mark.parametrize("deep", [False, True])
+async def test_a_step_is_not_tried_again_in_a_branch_that_is_left(job: StepJob, deep: bool) -> None:
+    tries: list[int] = []
+    failed = asyncio.Event()
+
+    async def flaky() -> None:
+        tries.append(1)
+        await failed.wait()
+        for _ in range(20):  # by then its branch is to be left
+            await asyncio.sleep(0)
+        raise ConnectionError("away")
+
+    async def fails() -> None:
+        failed.set()
+        raise ValueError("no")
+
+    async def handler(ctx: AttemptSteps) -> None:
+        step: Any = ctx.step("flaky", flaky, retry=Retry(5, Fixed(0)))
+        await ctx.gather(ctx.gather(step) if deep else step, fails())
+
+    with pytest.raises(ValueError, match="no"):
+        await job.run(handler)
+    assert len(tries) == 1
 
 
 async def test_tasks_that_are_no_branches_count_as_quiet_after_some_turns(job: StepJob) -> None:

@@ -197,6 +197,23 @@ async def test_a_failure_that_was_caught_holds_for_its_attempt_and_no_longer(job
     assert calls.made == ["ConnectionError", 1, "ConnectionError"]
 
 
+async def test_a_failure_that_was_caught_is_recorded_before_whatever_comes_next(job: StepJob, calls: Calls) -> None:
+    """Of two tasks that go on at once, the one that does not record it waits for it."""
+    seen: list[bool] = []
+
+    async def look() -> None:
+        seen.append("charge" in job.store.rows)
+
+    async def handler(ctx: AttemptSteps) -> None:
+        with pytest.raises(StepFailed):
+            await ctx.step("charge", calls.fail, (ConnectionError("away"),))
+        await asyncio.gather(*(ctx.step("look", look, key=str(number)) for number in range(3)))
+
+    await job.run(handler)
+    assert seen == [True] * 3
+    assert [call for call in job.store.calls if call.startswith("e ")] == ["e charge"]
+
+
 async def test_a_rerun_forgets_failures_that_were_caught(job: StepJob, calls: Calls) -> None:
     async def handler(ctx: AttemptSteps) -> None:
         try:

@@ -7,7 +7,7 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import count, zip_longest
 from queue import Empty, SimpleQueue
@@ -115,6 +115,35 @@ class _Branch:
     task: "asyncio.Task[Any] | None" = None
     steps: int = 0  # under way, in it and in the branches within it
     leaving: bool = False  # it is cancelled as soon as no step is under way
+    awake: int = 0  # itself, or branches within it, that do not rest
+    has_place: bool = False
+    entering: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def wake(self) -> None:
+        self.awake += 1
+        if self.awake == 1 and self.parent is not None:
+            self.parent.wake()
+
+    async def enter(self) -> None:
+        """Wait for a place, further out first. One that is awake keeps its own."""
+        if self.parent is not None:
+            await self.parent.enter()
+        if self.places is not None and not self.has_place:
+            async with self.entering:
+                if not self.has_place:
+                    await self.places.acquire()
+                    self.has_place = True
+
+    def doze(self) -> None:
+        """It has ended, or rests. If all of a branch does, another can have its place."""
+        self.awake -= 1
+        if self.awake:
+            return
+        if self.places is not None and self.has_place:
+            self.has_place = False
+            self.places.release()
+        if self.parent is not None:
+            self.parent.doze()
 
     def leave(self) -> None:
         self.leaving = True
@@ -189,11 +218,14 @@ class AttemptSteps:
         self._owners: dict[tuple[str, str], object] = {}
         self._acted = False  # whether anything has happened that was not recorded before
         self._under_way = 0  # steps and records
-        self._active = 0  # branches that neither rest nor wait for branches within them
+        self._active = (
+            0  # branches that neither rest nor wait for branches within them; and failed ones of open gathers
+        )
         self._open: list[_OpenRest] = []
         self._moves = 0
         self._watch: asyncio.Task[None] | None = None
         self._failures: list[StepReport] = []  # of steps, of which it is not known yet whether the handler goes on
+        self._recording_failures = asyncio.Lock()
         self._idle: list[asyncio.Future[None]] = []
         self._warned = False
         self._ended = False
@@ -337,6 +369,7 @@ class AttemptSteps:
                 await self._rest(Rest(key=key, kind=StepKind.RETRY, text=row.text, recorded=True), until=row.until)
         delay = 0
         while True:
+            self._check_left()
             tries += 1
             with self._busy():
                 began = self._services.clock.monotonic()
@@ -543,17 +576,39 @@ class AttemptSteps:
             raise
         parent, places = _branch.get(), None if limit is None else asyncio.Semaphore(limit)
         made = [_Branch(branch_scope(root, n), parent, places) for n in range(len(branches))]
-        self._active += len(made) - (parent is not None)
+        for branch, coroutine in zip(made, branches, strict=True):
+            self._wake(branch)
+            context = contextvars.copy_context()
+            context.run(_branch.set, branch)
+            branch.task = asyncio.get_running_loop().create_task(_run_branch(branch, coroutine), context=context)
+            branch.task.add_done_callback(partial(self._branch_ended, branch, coroutine))
+        if parent is not None:
+            self._doze(parent)
         try:
-            for branch, coroutine in zip(made, branches, strict=True):
-                context = contextvars.copy_context()
-                context.run(_branch.set, branch)
-                run = self._run_branch(branch, coroutine)
-                branch.task = asyncio.get_running_loop().create_task(run, context=context)
-            return await self._outcomes(made)
+            found = await self._outcomes(made)
         finally:
-            self._active += parent is not None
+            self._active -= sum(_has_failed(branch.task) for branch in made)
+            if parent is not None:
+                self._wake(parent)
             self._look()
+        if parent is not None:
+            await parent.enter()
+        return found
+
+    def _branch_ended(self, branch: _Branch, coroutine: Coroutine[Any, Any, Any], task: "asyncio.Task[Any]") -> None:
+        """One that has failed keeps the job from resting until its gather has raised that."""
+        coroutine.close()  # of one that never began
+        self._active += _has_failed(task)
+        self._doze(branch)
+
+    def _wake(self, branch: _Branch) -> None:
+        self._active += 1
+        branch.wake()
+
+    def _doze(self, branch: _Branch) -> None:
+        self._active -= 1
+        branch.doze()
+        self._look()
 
     async def _outcomes(self, branches: Sequence[_Branch]) -> list[Any]:
         tasks = [branch.task for branch in branches if branch.task is not None]
@@ -581,17 +636,6 @@ class AttemptSteps:
             raise errors[0]
         return [task.result() for task in tasks]
 
-    async def _run_branch(self, branch: _Branch, coroutine: Coroutine[Any, Any, T]) -> T:
-        try:
-            if branch.places is None:
-                return await coroutine
-            async with branch.places:
-                return await coroutine
-        finally:
-            coroutine.close()  # of one that never began
-            self._active -= 1
-            self._look()
-
     # resting
 
     async def _rest(
@@ -613,9 +657,7 @@ class AttemptSteps:
         self._open.append(entry)
         self._moves += 1
         if branch is not None:
-            self._active -= 1
-            if branch.places is not None:
-                branch.places.release()
+            self._doze(branch)
         row, timer = None, None
         try:
             self._look()
@@ -633,9 +675,9 @@ class AttemptSteps:
             self._open.remove(entry)
             self._moves += 1
             if branch is not None:
-                self._active += 1
-        if branch is not None and branch.places is not None:
-            await branch.places.acquire()
+                self._wake(branch)
+        if branch is not None:
+            await branch.enter()
         return row
 
     async def _record_in_place(self, entry: _OpenRest) -> StepRow | None:
@@ -698,11 +740,18 @@ class AttemptSteps:
             raise LeaseLost(f"the attempt at job {self._lease.id} is over, so it takes no more steps")
         if self.rested is not None:
             raise Resting(self.rested)
-        branch = _branch.get()
-        if branch is not None and branch.leaving:
+        self._check_left()
+        if self._failures:
+            async with self._recording_failures:  # whoever comes meanwhile goes on after it
+                while self._failures:
+                    await self._record(self._failures[0])
+                    del self._failures[0]
+
+    @staticmethod
+    def _check_left() -> None:
+        """Nothing begins in a branch that is to be cancelled, or within one."""
+        if any(branch.leaving for branch in _with_parents(_branch.get())):
             raise asyncio.CancelledError
-        while self._failures:
-            await self._record(self._failures.pop(0))
 
     async def end(self, *, returned: bool) -> None:
         """The handler has ended. Steps that other tasks of it have under way end first."""
@@ -892,6 +941,17 @@ def _with_parents(branch: _Branch | None) -> Iterator[_Branch]:
     while branch is not None:
         yield branch
         branch = branch.parent
+
+
+async def _run_branch(branch: _Branch, coroutine: Coroutine[Any, Any, T]) -> T:
+    await branch.enter()
+    return await coroutine
+
+
+def _has_failed(task: "asyncio.Task[Any] | None") -> bool:
+    """Whether a branch has ended otherwise than by returning, or by being left to rest."""
+    error = None if task is None else _error(task)
+    return error is not None and not isinstance(error, Resting)
 
 
 def _error(task: "asyncio.Task[Any]") -> BaseException | None:
