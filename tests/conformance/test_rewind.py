@@ -92,6 +92,23 @@ async def test_to_the_beginning_all_is_forgotten(step_engine: Store, clock: Manu
     assert (await claim_one(step_engine)).steps == RecordedSteps({}, 1, 1, clock.now())
 
 
+@pytest.mark.parametrize("how", ["rewind", "retry"])
+async def test_numbers_go_on_after_all_rows_were_forgotten(step_engine: Store, how: str) -> None:
+    lease = (await with_steps(step_engine, "a", "b", keep_completed=KEEP_ALL)).lease
+    await settle(step_engine, lease, Completed())
+
+    if how == "rewind":
+        await rewind(step_engine, lease.id)
+    else:
+        await step_engine.retry("q", [lease.id])
+    again = (await claim_one(step_engine)).lease
+
+    assert (await write(step_engine, again, "c")).seq == 3
+    (answer,) = await recorded(step_engine, report(again, "d"))
+    rows = await all_rows(step_engine, lease.id)
+    assert (answer.steps, answer.bytes) == (2, sum(len(key) + len(text) for key, text in rows.items()))
+
+
 @pytest.mark.parametrize("where", ["waiting", "prioritized", "backoff", "resting", "children", "failed", "completed"])
 async def test_from_wherever_it_stands_a_job_runs_again_with_all_its_attempts(
     step_engine: Store, clock: ManualClock, where: str

@@ -32,9 +32,9 @@ function steps.of(id)
   }
 end
 
--- Write down what is counted; nothing where there are no rows.
+-- Write down what is counted; nothing where there never was a row. Numbers go on even if no row is left.
 function steps.save(job)
-  if job.count == 0 then return call('HDEL', job.key, F.steps) end
+  if job.last == 0 then return call('HDEL', job.key, F.steps) end
   call('HSET', job.key, F.steps, string.format('%.0f %d %d', job.last, job.count, job.bytes))
 end
 
@@ -101,8 +101,10 @@ function steps.run_again(key, anew, keep)
   local reruns, epoch = (call('HGET', key, F.reruns) or '0 0'):match('^(%d+) (%d+)$')
   reruns, epoch = (tonumber(reruns) or 0) + 1, (tonumber(epoch) or 0) + (anew and 1 or 0)
   call('HSET', key, F.reruns, string.format('%d %d', reruns, epoch))
-  if anew and not keep and call('HEXISTS', key, F.steps) == 1 then
-    steps.forget({key = key, last = 0, count = 0, bytes = 0}, steps.all(key))
+  local last, count, bytes = (anew and not keep and call('HGET', key, F.steps) or ''):match('^(%d+) (%d+) (%d+)$')
+  if last then
+    local job = {key = key, last = tonumber(last), count = tonumber(count), bytes = tonumber(bytes)}
+    steps.forget(job, steps.all(key))
   end
 end
 
