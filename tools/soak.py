@@ -28,6 +28,7 @@ MINUTES = float(os.environ.get("TORIL_SOAK_MINUTES", "60"))
 RATE = 20  # jobs a second, which a busy core can do
 WORLDS = (  # half of the seeds are the fleet's
     "fleet", "fleet", "fleet", "agenda", "flows", "circuits", "fleet", "fleet", "slow-agenda", "slow-circuits",
+    "steps", "rough-steps", "fleet", "fleet",
 )  # fmt: skip
 FLEETS = ("grouped", "rough", "lively", "posts", "plain", "long", "full", "paused", "wishes")  # kinds of plans
 BATCH = 20  # seeds that a process does at a time

@@ -6,8 +6,9 @@
   handlers; `producers`: producers, with the real queue, and an operator
 - `journal`, `ledger`, `witness`, `controls`: what happened, and after every effect whether it may have; `conduct`,
   `outcomes`: whether workers did what follows from what their handlers did; `checker`: the total at the end
-- `plan`, `world`: what a seed stands for, and one run of it; `small_world`: what `schedule_world`, `flow_world` and
-  `circuit_world` share, and `remote_store`: the store as they have it; `result`: what came of a run of any world
+- `plan`, `world`: what a seed stands for, and one run of it; `small_world`: what `schedule_world`, `flow_world`,
+  `circuit_world` and `step_world` share, and `remote_store`: the store as they have it; `step_ledger`: what must be
+  true of durable steps; `result`: what came of a run of any world
 - `kept`: plans as files, made small; `replay`: runs one again from the command line
 - `stage`, `scenario`, `brittle`: one fault at a time, at every point of every call; `mutants` (of the store),
   `mutants_loop`, `mutants_worker`: bugs to plant

@@ -24,6 +24,7 @@ from tests.sim.redis_store import RedisStore
 from tests.sim.result import Result
 from tests.sim.schedule_world import run_schedules
 from tests.sim.script import Kind
+from tests.sim.step_world import run_steps
 from tests.sim.store import FileStore, MemoryStore, SimStore
 from tests.sim.world import simulate
 from toril.runtime.clock import Clock
@@ -46,6 +47,7 @@ class _Play(Protocol):
 
 WORLDS: Final[dict[str, _Play]] = {
     "fleet": simulate, "agenda": run_schedules, "flows": run_flows, "circuits": run_circuits,
+    "steps": run_steps,
 }  # fmt: skip
 
 # Every kind of plan that is drawn from a seed: in which world it runs, and how it is drawn.
@@ -64,6 +66,8 @@ KINDS: Final[dict[str, tuple[str, Callable[[int], AnyPlan]]]] = {
     "agenda": ("agenda", SmallPlan.draw),
     "flows": ("flows", SmallPlan.draw),
     "circuits": ("circuits", SmallPlan.draw),
+    "steps": ("steps", SmallPlan.draw),
+    "rough-steps": ("steps", lambda seed: SmallPlan.draw(seed).with_rough_weather()),
     "slow-agenda": ("agenda", lambda seed: SmallPlan.draw(seed).with_slow_calls()),
     "slow-circuits": ("circuits", lambda seed: SmallPlan.draw(seed).with_slow_calls()),
 }

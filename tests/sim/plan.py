@@ -232,6 +232,10 @@ class SmallPlan:
             meddler=chance.random() < 0.6,
         )
 
+    def with_rough_weather(self) -> "SmallPlan":
+        """Clocks jump, and connections go one by one."""
+        return replace(self, mix=self.mix | draw_rough(stream(self.seed, "rough")))
+
     def with_slow_calls(self) -> "SmallPlan":
         """Calls take so long that jobs stall, and that what a process knew is no longer so when it acts on it."""
         chance = stream(self.seed, "slow calls")

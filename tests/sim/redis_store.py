@@ -25,6 +25,8 @@ __all__ = ["RedisStore"]
 
 _LINES = ("wait", "active")
 _SETS = ("prioritized", "delayed", "completed", "failed")
+_OF_STEPS = ("step", "steps", "rest", "reruns", "inbox", "signal_ids", "awaits")
+_STEP_FIELDS = tuple(FIELDS[name] for name in _OF_STEPS)  # of jobs
 
 
 class _AtOnce(Pipeline):
@@ -141,7 +143,7 @@ class RedisStore:
         self._clock = clock
         server = servers.running()
         self._address = parse(server.url)
-        self._client: Any = redis.Redis(port=server.port, decode_responses=True)
+        self._client: Any = redis.Redis(port=server.port, decode_responses=True, encoding_errors="replace")
         self._hub = _Hub(self._client)
         self._views: list[_Engine] = []
 
@@ -217,6 +219,15 @@ class RedisStore:
             if ask("EXISTS", base + identity)
             and not any(ask("ZSCORE", base + KEYS[ended], identity) for ended in ("completed", "failed"))
         ]
+
+    def left_of_steps(self) -> list[str]:
+        base, ask = f"{self._address.prefix}:{QUEUE}:", self._client.execute_command
+        found = [f"{KEYS[name]} is left" for name in ("resting", "awaited") if ask("EXISTS", base + KEYS[name])]
+        for key in ask("KEYS", f"{self._address.prefix}:*"):
+            if ask("TYPE", key) == "hash":
+                fields = [field for field in ask("HKEYS", key) if field.startswith(_STEP_FIELDS)]
+                found += [f"{key} has {field}" for field in fields]
+        return found
 
     def _wrong_letters(self) -> list[str]:
         """A dead letter stands in the line, in the order of time, and as a job; once each."""

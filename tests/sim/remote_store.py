@@ -122,6 +122,7 @@ class RemoteStore:
         self.schedules, self.flows = RemoteStorePart(self, "schedules"), RemoteStorePart(self, "flows")
         self.circuits, self.groups = RemoteStorePart(self, "circuits"), RemoteStorePart(self, "groups")
         self.dead_letters, self.metrics = RemoteStorePart(self, "dead_letters"), RemoteStorePart(self, "metrics")
+        self.steps = RemoteStorePart(self, "steps")
 
     def twin(self) -> "RemoteStore":
         return self

@@ -50,7 +50,8 @@ class SmallWorld(ABC):
     ) -> None:
         self.plan = plan
         self.journal = Journal(lines=[] if trace else None)
-        clock = SimClock(stream(plan.seed, "store"))
+        clock = self.store_clock = SimClock(stream(plan.seed, "store"))
+        self.clocks: dict[str, SimClock] = {}
         self.store = store(clock)
         self.witness = watch(self.journal, self.store, clock)
         self.storm = Storm(stream(plan.seed, "calls"), plan.mix, patience=plan.patience, lateness=self._lateness)
@@ -185,6 +186,7 @@ class SmallWorld(ABC):
 
     async def _work(self, node: Node) -> None:
         clock = SimClock(stream(self.plan.seed, node.name), name=node.name, node=node, skew=self.plan.skew)
+        self.clocks[node.name] = clock
         store = self._remote(node)
         queues = self._queues(store, clock)
         await self._boot(store, queues)

@@ -98,6 +98,10 @@ WHERE j.id LIKE 'repeat:%' AND j.starts = 0 AND a.key IS NULL AND NOT EXISTS (
 """
 
 
+# What may only be there of jobs that are.
+_STEP_TABLES: Final = ("steps", "recorded", "signals", "awaited", "rests")
+
+
 class SimStore(Protocol):
     """A store that can be looked into, and restarted. `epoch` grows with every restart, `up` says it is running, and
     `untold` is for how many seconds a waiting worker may not hear of what has arrived."""
@@ -128,6 +132,9 @@ class SimStore(Protocol):
 
     def unfinished(self, ids: Iterable[str]) -> list[str]:
         """Those of these jobs that are there and have not ended."""
+
+    def left_of_steps(self) -> list[str]:
+        """What is left of durable steps where no job is left (S10)."""
 
 
 class MemoryStore:
@@ -188,6 +195,11 @@ class MemoryStore:
         ask = _connection(self._engine).execute
         sql = "SELECT 1 FROM jobs j LEFT JOIN line l ON l.key = j.key WHERE j.key = ? AND coalesce(l.place, 0) < 5"
         return [str(key) for key in keys if ask(sql, (key,)).fetchone()]
+
+    def left_of_steps(self) -> list[str]:
+        ask = _connection(self._engine).execute
+        counts = {table: ask(f"SELECT count(*) FROM {table}").fetchone()[0] for table in _STEP_TABLES}
+        return [f"{count} rows are left in {table}" for table, count in counts.items() if count]
 
 
 class FileStore(MemoryStore):
