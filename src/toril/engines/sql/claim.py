@@ -1,8 +1,8 @@
 """Claims jobs, as many as the queue's limits allow."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.groups import admit_by_turns, admit_due, can_start, count_starts, make_ready, next_time
@@ -26,7 +26,10 @@ from toril.model import (
     per_ms,
 )
 
-__all__ = ["ClaimResult", "claim_jobs", "claimed_job"]
+__all__ = ["ClaimResult", "claim_jobs", "claimed_jobs"]
+
+# A job that gets a lease: its facts, the rest of its row, its options, fence, whether it is a suspect, and its steps.
+Granted: TypeAlias = tuple[JobFacts, ReadyJob | HeldJob, StoredOptions, int, bool, RecordedSteps | None]
 
 _SQL: Final = statements("claim")
 _FIRST: Final = query("claim", "first", ReadyJob)
@@ -196,7 +199,8 @@ def _grant(
     suspect = place == Place.SUSPECT
     fence = step.row.claims
     steps_of = recorded.of if step.row.stepping else None
-    leases, claimed, groups = [], [], []
+    leases, groups = [], []
+    granted: list[Granted] = []
     for row in ready:
         job, group = row.job, row.group_name
         text = job.options_text
@@ -209,48 +213,43 @@ def _grant(
             groups.append(group)
         key = job.key
         leases.append((key, queue, deadline, token, worker, now, fence, suspect, stalls_allowed))
-        claimed.append(claimed_job(name, token, row, stored, fence, suspect, steps_of(key) if steps_of else None))
+        granted.append((job, row, stored, fence, suspect, steps_of(key) if steps_of else None))
     step.row.claims = fence
     step.row.active += len(leases)
     step.tx.run_all(_SQL["hold"], leases)
     if groups:
         count_starts(step, groups)
+    claimed = claimed_jobs(name, token, granted)
     step.events(EventKind.ACTIVE, [each.lease.id for each in claimed])
     return claimed
 
 
-def claimed_job(
-    queue: str,
-    token: str,
-    row: ReadyJob | HeldJob,
-    stored: StoredOptions,
-    fence: int,
-    suspect: bool,  # noqa: FBT001 - called for every job
-    steps: RecordedSteps | None,
-) -> Claimed:
-    """A job as its worker gets it."""
-    job = row.job
-    return Claimed(
-        Lease(queue, job_id(job.key, job.chosen), token),
-        job.name,
-        row.data,
-        job.starts + 1,
-        fence,
-        job.max_attempts,
-        job.attempts_made,
-        job.stalls,
-        job.added_at,
-        row.delay,
-        job.priority,
-        row.metadata,
-        row.checkpoint,
-        stored.options,
-        suspect,
-        stored.parked or 0,
-        stored.trace,
-        None,
-        steps,
-    )
+def claimed_jobs(queue: str, token: str, granted: Iterable[Granted]) -> list[Claimed]:
+    """Jobs as their worker gets them."""
+    return [
+        Claimed(
+            Lease(queue, job_id(job.key, job.chosen), token),
+            job.name,
+            row.data,
+            job.starts + 1,
+            fence,
+            job.max_attempts,
+            job.attempts_made,
+            job.stalls,
+            job.added_at,
+            row.delay,
+            job.priority,
+            row.metadata,
+            row.checkpoint,
+            stored.options,
+            suspect,
+            stored.parked or 0,
+            stored.trace,
+            None,
+            steps,
+        )
+        for job, row, stored, fence, suspect, steps in granted
+    ]
 
 
 def _fail_early(step: QueueChanges, job: JobFacts, stored: StoredOptions) -> None:

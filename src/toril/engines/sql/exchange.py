@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from toril.engines.sql.calls import recall, remember
 from toril.engines.sql.changes import QueueChanges
-from toril.engines.sql.claim import claim_jobs, claimed_job
+from toril.engines.sql.claim import claim_jobs, claimed_jobs
 from toril.engines.sql.options import dump_failure, load_failure
 from toril.engines.sql.recorded import RecordedJobs
 from toril.engines.sql.schema import HeldJob
@@ -99,12 +99,10 @@ def _granted_before(tx: Transaction, queue: str, token: str, before: RememberedE
     held = tx.rows(_HELD_AGAIN, (json.dumps([keys[i] for i in before.ids if i in keys]), token, tx.now))
     recorded = RecordedJobs(tx, tx.queue(queue), most=2**62)
     recorded.read([row.job.key for row in held])
+    again = [(row.job, row, row.job.stored, row.held_fence, bool(row.alone), recorded.of(row.job.key)) for row in held]
     return Exchange(
         tuple(Verdict(verdict) for verdict in before.verdicts),
-        tuple(
-            claimed_job(queue, token, row, row.job.stored, row.held_fence, bool(row.alone), recorded.of(row.job.key))
-            for row in held
-        ),
+        tuple(claimed_jobs(queue, token, again)),
         before.now,
         before.wake_at,
         None if before.blocked_by is None else Gate(before.blocked_by),
