@@ -26,8 +26,8 @@ RUN_KEYS = {
     "finished_at", "parent", "text", "whole",
 }  # fmt: skip
 QUEUE_KEYS = {
-    "queue", "waiting", "prioritized", "active", "delayed", "waiting_children", "completed", "failed", "paused",
-    "completed_total", "failed_total", "cancelled_total", "concurrency", "rate", "max_waiting", "declared",
+    "queue", "waiting", "prioritized", "active", "delayed", "waiting_children", "resting", "completed", "failed",
+    "paused", "completed_total", "failed_total", "cancelled_total", "concurrency", "rate", "max_waiting", "declared",
 }  # fmt: skip
 WORKER_KEYS = {
     "worker", "queues", "slots", "running", "queue_slots", "host", "pid", "version", "started_at", "seen_at", "orders",

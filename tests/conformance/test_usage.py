@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.jobs import add, claim, new_job, settle
-from toril.model import KEEP_ALL, USAGE_SAMPLE, LogLine, NewJob, Usage
+from tests.conformance.stepping import resting, running, steps_of, wait, write
+from toril.model import KEEP_ALL, USAGE_SAMPLE, LogLine, NewJob, NewSignal, Usage
 from toril.store.engine import Store
 
 
@@ -72,3 +73,32 @@ async def test_a_drained_queue_is_small_again(engine: Store) -> None:
 
     assert (found.jobs, found.sampled) == (0, 0)
     assert found.bytes < 60_000
+
+
+async def test_what_jobs_record_and_are_sent_counts_with_them(engine: Store) -> None:
+    lease = (await running(engine)).lease
+    before = (await engine.usage("q")).bytes
+    text = '"' + "x" * 10_000 + '"'
+
+    for number in range(5):
+        await write(engine, lease, f"step-{number}", text=text)
+    recorded = (await engine.usage("q")).bytes
+    await steps_of(engine).deliver("q", [NewSignal(name="s", payload=text, job_id=lease.id) for _ in range(5)])
+    sent = (await engine.usage("q")).bytes
+
+    assert 50_000 <= recorded - before <= 75_000
+    assert 50_000 <= sent - recorded <= 75_000
+
+
+async def test_signals_that_are_kept_and_jobs_that_rest_count(engine: Store) -> None:
+    text = '"' + "x" * 10_000 + '"'
+    lease = (await running(engine)).lease
+    before = (await engine.usage("q")).bytes
+
+    await steps_of(engine).deliver("q", [NewSignal(name="s", payload=text, key="k" * 200) for _ in range(5)])
+    kept = (await engine.usage("q")).bytes
+    await resting(engine, lease, *[wait("a", key=f"w{n}", by=f"{n}" * 200) for n in range(9)])
+    rests = (await engine.usage("q")).bytes
+
+    assert 50_000 <= kept - before <= 75_000
+    assert 9 * 2 * 200 <= rests - kept <= 30_000

@@ -5,6 +5,8 @@ import sys
 from itertools import pairwise
 from typing import Any
 
+import pytest
+from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
@@ -12,7 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from toril import App, JobCancelled, JobContext, PermanentError, Snooze
+from toril import App, Fixed, JobCancelled, JobContext, PermanentError, Retry, Snooze, SyncJobContext, TransientError
 from toril.integrations.opentelemetry import instrument
 from toril.testing import drain
 
@@ -103,6 +105,60 @@ async def test_attempts_and_adds_are_counted_and_timed() -> None:
     raised = {(span.attributes or {}).get("error.type"): span.status.status_code for span in spans.get_finished_spans()}
     assert (raised["Snooze"], raised["JobCancelled"]) == (StatusCode.UNSET, StatusCode.UNSET)
     assert [point for point in points["messaging.process.duration"] if "error.type" in point.attributes] == []
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_steps_and_rests_have_spans_within_their_run_and_replayed_steps_none(plain: bool) -> None:
+    app, spans, _ = instrumented()
+    tries: list[str] = []
+
+    def flaky() -> None:
+        with trace.get_tracer("shop", tracer_provider=provider).start_as_current_span("within"):
+            tries.append("once")
+        if len(tries) < 2:
+            raise TransientError("down")
+
+    async def order(ctx: JobContext[None]) -> None:
+        await ctx.step("reserve", lambda: 7, key="a")
+        await ctx.step("charge", flaky, retry=Retry(2, Fixed(0)))
+        await ctx.wait_for("approval", timeout=60)
+        await ctx.step("send", lambda: None)
+
+    def plain_order(ctx: SyncJobContext[None]) -> None:
+        ctx.step("reserve", lambda: 7, key="a")
+        ctx.step("charge", flaky, retry=Retry(2, Fixed(0)))
+        ctx.wait_for("approval", timeout=60)
+        ctx.step("send", lambda: None)
+
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    queue = app.queue("email", {"order": plain_order if plain else order})
+    async with app:
+        job = await queue.add("order")
+        await drain(app)
+        await job.signal("approval")
+        await drain(app)
+
+    done = [(span.name, dict(span.attributes or {}), span) for span in spans.get_finished_spans()]
+    runs = {span.context.span_id: number for number, (_, _, span) in enumerate(
+        sorted((each for each in done if each[0] == "process email"), key=lambda each: each[2].start_time or 0)
+    ) if span.context}  # fmt: skip
+    steps = {span.context.span_id: facts["toril.step.key"] for _, facts, span in done if "toril.step.key" in facts}
+    assert sorted(
+        (runs[span.parent.span_id], name, facts["toril.step.key"], facts["toril.step.tries"], span.status.is_ok)
+        for name, facts, span in done
+        if name.startswith("step ") and span.parent
+    ) == [
+        (0, "step charge", "charge", 1, False), (0, "step charge", "charge", 2, True),
+        (0, "step reserve", "reserve:a", 1, True), (1, "step send", "send", 1, True),
+    ]  # fmt: skip
+    assert [steps[span.parent.span_id] for name, _, span in done if name == "within" and span.parent] == ["charge"] * 2
+    ((_, rest, at),) = [each for each in done if each[0] == "rest"]
+    assert at.parent is not None
+    assert runs[at.parent.span_id] == 0
+    assert (rest["toril.rest.steps"], rest["toril.rest.kinds"]) == (("approval",), ("wait",))
+    assert rest["toril.rest.delay"] == 60
+    assert [span.status.is_ok for name, _, span in done if name == "process email"] == [True, True]
 
 
 async def test_flows_and_groups_carry_the_trace_too() -> None:

@@ -9,6 +9,7 @@ from tests.conformance.stepping import resting, running, wait
 from tests.declared import declared
 from tests.web.conftest import TOKEN, Served, served
 from tests.web.test_api import ask
+from tests.web.test_prometheus import samples
 from toril import App, Job, JobContext, SignalKind
 from toril.model import Heartbeat, NewSignal
 from toril.runtime.redaction import RedactionContext
@@ -224,3 +225,17 @@ async def test_a_queue_with_a_serializer_gets_its_signals_from_the_application(h
         ]
 
     assert [(each.status_code, "serializer" in each.json()["error"]["message"]) for each in found] == [(400, True)] * 2
+
+
+async def test_jobs_that_rest_are_counted(here: Served) -> None:
+    await waiting(here.app)
+    await here.app.queues["people"].add(pay, 1, delay=60)
+    async with here.client() as client:
+        shown = await ask(client, "GET", "/queues/people")
+        (seen,) = [each for each in (await ask(client, "GET", "/overview"))["queues"] if each["queue"] == "people"]
+        metrics = await ask(client, "GET", "/queues/people/metrics")
+    found = await samples(here)
+
+    assert [each["counts"]["resting"] for each in (shown, seen, metrics)] == [1, 1, 1]
+    assert [each["counts"]["delayed"] for each in (shown, seen, metrics)] == [2, 2, 2]
+    assert (found["toril_queue_resting_jobs", "people"], found["toril_queue_jobs", "people", "delayed"]) == (1, 2)

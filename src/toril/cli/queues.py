@@ -129,6 +129,7 @@ _COLUMNS: Final = [
     Column("active", 2, numbers=True),
     Column("delayed", 5, numbers=True),
     Column("children", 9, numbers=True),
+    Column("resting", 13, numbers=True),
     Column("completed", 6, numbers=True),
     Column("failed", 3, numbers=True),
     Column("cancelled", 10, numbers=True),
@@ -146,7 +147,8 @@ _COLUMNS: Final = [
 def queues(*, sizes: bool, place: StoreOption, as_json: bool) -> None:
     """List queues and their job counts.
 
-    `completed`, `failed` and `cancelled` count all jobs that ended that way; `kept` counts those still stored. `slots`
+    `resting` counts jobs that rest between durable steps; they are delayed or wait for children as well. `completed`,
+    `failed` and `cancelled` count all jobs that ended that way; `kept` counts those still stored. `slots`
     is how many jobs the live workers can run at once, within the queue's limit. `rate` is how many jobs may start in a
     period, as set in the store or else declared by the workers' code. With `--bytes`, the largest queue comes first;
     sizes are estimated from up to 100 jobs of each queue.
@@ -177,6 +179,7 @@ async def _document(app: App, name: str) -> dict[str, Any]:
         "active": counts.active,
         "delayed": counts.delayed,
         "waiting_children": counts.waiting_children,
+        "resting": counts.resting,
         "completed": counts.completed,
         "failed": counts.failed,
         "paused": counts.paused,
@@ -193,7 +196,7 @@ async def _document(app: App, name: str) -> dict[str, Any]:
 def _row(queue: dict[str, Any]) -> list[object]:
     ended = [queue[f"{ending}_total"] for ending in ("completed", "failed", "cancelled")]
     kept = queue["completed"] + queue["failed"]
-    counts = [queue[name] for name in ("waiting", "prioritized", "active", "delayed", "waiting_children")]
+    counts = [queue[name] for name in ("waiting", "prioritized", "active", "delayed", "waiting_children", "resting")]
     sizes = [f"{queue['bytes']:,}"] if "bytes" in queue else []
     limits = [_slots(queue), _rate(queue)]
     return [queue["queue"], *counts, *ended, kept, *limits, "paused" if queue["paused"] else "", *sizes]

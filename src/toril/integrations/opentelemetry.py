@@ -13,7 +13,8 @@ from typing import Any, Final
 from toril.app import App
 from toril.errors import EngineUnusable, JobCancelled, LeaseLost, RateLimited, Resting, Snooze
 from toril.events import EventName, JobEvent
-from toril.model import MAX_TRACE, NewJob
+from toril.model import MAX_TRACE, NewJob, Rested
+from toril.operate.steps import STEP_KINDS
 from toril.policy.retry import unwrapped
 from toril.runtime.clock import SYSTEM
 
@@ -29,6 +30,7 @@ except ModuleNotFoundError as error:
 
 __all__ = ["instrument"]
 
+_STEPS: Final = 100  # keys of steps in an attribute
 _SYSTEM: Final = {"messaging.system": "toril"}
 # Not failures.
 _NO_ERROR: Final = (Snooze, RateLimited, Resting, JobCancelled, LeaseLost, asyncio.CancelledError)
@@ -108,9 +110,35 @@ class OpenTelemetry:
                 if not isinstance(unwrapped(error), _NO_ERROR):
                     about["error.type"] = type(error).__name__
                 _tell(span, error)
+                if isinstance(rests := unwrapped(error), Resting) and isinstance(rests.rested, Rested):
+                    self._rest(rests.rested)
                 raise
             finally:
                 self._took.record(SYSTEM.monotonic() - start, about)
+
+    @contextmanager
+    def step(self, name: str, key: str, tries: int) -> Iterator[None]:
+        """A span around a try of a durable step, within that of the attempt."""
+        facts: dict[str, str | int] = {**_SYSTEM, "toril.step.key": key, "toril.step.tries": tries}
+        with self._tracer.start_as_current_span(
+            f"step {name}", attributes=facts, record_exception=False, set_status_on_exception=False
+        ) as span:
+            try:
+                yield
+            except BaseException as error:
+                _tell(span, error)
+                raise
+
+    def _rest(self, rested: Rested) -> None:
+        """A span without a length, at the end of a run whose job rests: for which steps, and until when at most."""
+        facts: dict[str, Any] = {
+            **_SYSTEM, "toril.rest.steps": [each.key for each in rested.rests][:_STEPS],
+            "toril.rest.kinds": sorted({STEP_KINDS[each.kind] for each in rested.rests}),
+        }  # fmt: skip
+        delays = [each.delay for each in rested.rests if each.delay is not None]
+        if delays:
+            facts["toril.rest.delay"] = min(delays) / 1000
+        self._tracer.start_span("rest", attributes=facts).end()
 
     def heard(self, ending: EventName) -> Callable[[JobEvent], None]:
         """Count the outcomes of attempts."""

@@ -14,6 +14,7 @@ from toril.flow import FlowTree
 from toril.job import Job
 from toril.model import (
     ChildState,
+    Counts,
     DeadLetterRow,
     Declarations,
     EventRow,
@@ -42,6 +43,7 @@ __all__ = [
     "of_children",
     "of_circuit",
     "of_counted",
+    "of_counts",
     "of_declaration",
     "of_errors",
     "of_event",
@@ -380,6 +382,11 @@ def of_circuit(circuit: CircuitRecord) -> dict[str, Any]:
     }
 
 
+def of_counts(counts: Counts) -> dict[str, int]:
+    """How many jobs are in each state, and how many of the delayed and of those that wait for children rest."""
+    return {**counts, "resting": counts.resting}
+
+
 def of_metrics(found: QueueMetrics) -> dict[str, Any]:
     """A queue's metrics. A point of a series is `step` seconds long, the first begins at `start`; those of `wait` and
     `run` are p50, p95 and p99 in seconds, null where no job ended."""
@@ -390,7 +397,7 @@ def of_metrics(found: QueueMetrics) -> dict[str, Any]:
         "start": ms_of(found.start),
         "step": round(found.step),
         "workers": found.workers,
-        "counts": {state: found.counts[state] for state in found.counts},
+        "counts": of_counts(found.counts),
         "paused": found.counts.paused,
         "completed": found.completed,
         "failed": found.failed,
@@ -444,7 +451,7 @@ def of_scale(found: QueueOverview) -> dict[str, Any]:
 def _of_hour(each: QueueOverview) -> dict[str, Any]:
     return {
         "queue": each.queue, "paused": each.counts.paused,
-        "counts": {state: each.counts[state] for state in each.counts}, "workers": each.workers,
+        "counts": of_counts(each.counts), "workers": each.workers,
         "completed": list(each.completed), "failed": list(each.failed), "cancelled": each.cancelled,
         "failure_rate": each.failure_rate, "rate": each.rate,
         "wait_p95": each.wait_p95, "run_p95": each.run_p95, "oldest": each.oldest,

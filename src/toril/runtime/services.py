@@ -31,6 +31,9 @@ class Tracing(Protocol):
     def sending(self, queue: str, jobs: Sequence[NewJob]) -> AbstractContextManager[list[NewJob]]:
         """Around an add: the jobs, with what the worker needs to continue the trace."""
 
+    def step(self, name: str, key: str, tries: int) -> AbstractContextManager[None]:
+        """Around one try of a durable step that is not recorded yet."""
+
 
 class Services(Protocol):
     """What queues, flows, dead letters and the other parts of an app share. They get nothing else from the app."""

@@ -157,6 +157,9 @@ def _times(name: str, about: str, histograms: Iterable[tuple[str, Mapping[int, i
 
 def _gauges(queues: Iterable[QueueSnapshot], now: int) -> Iterator[Metric]:
     depth = GaugeMetricFamily("toril_queue_jobs", "Jobs by state.", labels=["queue", "state"])
+    resting = GaugeMetricFamily(
+        "toril_queue_resting_jobs", "Jobs that rest, which are also delayed or wait for children.", labels=["queue"]
+    )
     paused = GaugeMetricFamily("toril_queue_paused", "Whether a queue is paused.", labels=["queue"])
     oldest = GaugeMetricFamily(
         "toril_queue_oldest_seconds", "How long the oldest waiting job has waited.", labels=["queue"]
@@ -164,9 +167,10 @@ def _gauges(queues: Iterable[QueueSnapshot], now: int) -> Iterator[Metric]:
     for each in queues:
         for state in each.counts:
             depth.add_metric([each.name, state], each.counts[state])
+        resting.add_metric([each.name], each.counts.resting)
         paused.add_metric([each.name], int(each.counts.paused))
         oldest.add_metric([each.name], 0 if each.oldest is None else max(0, now - each.oldest) / 1000)
-    yield from (depth, paused, oldest)
+    yield from (depth, resting, paused, oldest)
 
 
 def _workers(workers: Iterable[WorkerRow]) -> Iterator[Metric]:

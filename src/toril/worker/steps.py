@@ -6,7 +6,7 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import count, zip_longest
@@ -88,6 +88,7 @@ from toril.policy.retry import Nature, Retry, delay_before_retry, lineage, natur
 from toril.runtime.clock import Clock, yield_to_ready
 from toril.runtime.hooks import StepChecks
 from toril.runtime.logs import Contact, outages
+from toril.runtime.services import Tracing
 from toril.store.capabilities import StepStore
 
 __all__ = ["AttemptSteps", "StepServices", "StepWriter", "StepWriting", "run_on_loop"]
@@ -188,6 +189,7 @@ class StepServices:
     unfit: Callable[[Claimed, str], None] = lambda *_: None
     unread: Callable[[Claimed, Sequence[str]], None] = lambda *_: None
     checks: StepChecks | None = None
+    tracing: Tracing | None = None
 
 
 class AttemptSteps:
@@ -327,7 +329,7 @@ class AttemptSteps:
         async def execute(call: Callable[[], Any], timeout: float | None) -> Any:
             if timeout is not None:
                 return await elsewhere(call, timeout)
-            order = _CallHere(call, step_info.get(), loop.create_future())
+            order = _CallHere(partial(contextvars.copy_context().run, call), loop.create_future())
             calls.put(order)
             return await order.future
 
@@ -400,7 +402,9 @@ class AttemptSteps:
         self._acted = True
         before = step_info.set(info)
         try:
-            return await execute(partial(fn, *args), None if timeout is None else timeout / 1000)
+            tracing = self._services.tracing
+            with nullcontext() if tracing is None else tracing.step(info.name, info.key, info.tries):
+                return await execute(partial(fn, *args), None if timeout is None else timeout / 1000)
         except _NO_FAILURES:
             raise
         except JobCancelled as error:
@@ -1028,20 +1032,16 @@ def _check_plain(name: str, fn: Callable[..., Any]) -> None:
 
 @dataclass(slots=True)
 class _CallHere:
-    """A call that a plain handler's thread has to make, for the loop."""
+    """A call that a plain handler's thread has to make, for the loop and in its context."""
 
     call: Callable[[], Any]
-    info: StepInfo | None
     future: "asyncio.Future[Any]"
 
     def run(self, loop: asyncio.AbstractEventLoop) -> None:
-        before = step_info.set(self.info)
         try:
             hand_over = partial(_hand_over, self.future, self.call(), None)
         except BaseException as error:
             hand_over = partial(_hand_over, self.future, None, error)
-        finally:
-            step_info.reset(before)
         loop.call_soon_threadsafe(hand_over)
 
 

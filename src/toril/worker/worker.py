@@ -338,6 +338,7 @@ class Worker:
                 unfit=self._events.signal_unfit,
                 unread=self._events.signals_unread,
                 checks=services.step_checks,
+                tracing=self.queue.services.tracing,
             )
         return self._step_services
 

@@ -1,5 +1,6 @@
 """Estimates how much space a queue takes in a SQLite file."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from toril.engines.sql.schema import first_key, run_key
@@ -12,6 +13,7 @@ __all__ = ["usage"]
 _SQL: Final = statements("usage", __package__)
 _ROW: Final = 14  # bytes of a row besides its contents: key, header, and pointer in the page
 _LINE: Final = 32  # an entry of `line`
+_OF_STEPS: Final = ("steps", "recorded", "signals", "rests")
 _HELD: Final = 0.9  # the share of a page that rows fill if they are inserted in order
 
 
@@ -33,7 +35,8 @@ def usage(tx: Transaction, name: str) -> Usage:
         + row.completed
         + row.failed
     )
-    sizes = [_job(tx, key, end, page) for key in _sample(tx, first, end, jobs)]
+    recorded = _OF_STEPS if row.stepping else ()
+    sizes = [_job(tx, key, end, page, recorded) for key in _sample(tx, first, end, jobs)]
     held = sum(sizes) / len(sizes) * jobs if sizes else 0.0
     beside = (
         ("runs", (run_key(row.key, RunStatus.COMPLETED, 0), run_key(row.key + 1, RunStatus.COMPLETED, 0))),
@@ -42,6 +45,8 @@ def usage(tx: Transaction, name: str) -> Usage:
         ("schedules", (row.key,)),
         ("slices", (row.key,)),
         ("minutes", (row.key,)),
+        ("awaited", (row.key,)),
+        ("kept_signals", (row.key,)),
     )
     for statement_name, parameters in beside:
         count, size = tx.one(_SQL[statement_name], parameters) or (0, 0)
@@ -65,15 +70,16 @@ def _sample(tx: Transaction, first: int, end: int, jobs: int) -> list[int]:
     return [found[0] + span * n // (USAGE_SAMPLE - 1) for n in range(USAGE_SAMPLE)]
 
 
-def _job(tx: Transaction, key: int, end: int, page: int) -> float:
-    """The space of the first job from a key on, with its rows in other tables."""
+def _job(tx: Transaction, key: int, end: int, page: int, recorded: Sequence[str]) -> float:
+    """The space of the first job from a key on, with its rows in other tables; `recorded` names those of durable
+    steps."""
     key, size, identity, group, logs = tx.one(_SQL["job"], (key, end)) or (key, 0, 0, 0, 0)
     taken = _in_pages(size + _ROW, page) + _LINE
     if identity:
         taken += identity + _ROW + 8
     if group:
         taken += group + _ROW + 24
-    for statement_name in ("logs", "children") if logs else ("children",):
+    for statement_name in (*(("logs",) if logs else ()), "children", *recorded):
         count, more = tx.one(_SQL[statement_name], (key,)) or (0, 0)
         taken += count * (_ROW + 8) + more
     return taken

@@ -7,7 +7,15 @@ from pydantic import Field
 
 from toril.app import App
 from toril.model import QueueSummary, RateLimit, RunStatus
-from toril.operate.documents import of_declaration, of_group_limits, of_metrics, of_overview, of_rate, of_scale
+from toril.operate.documents import (
+    of_counts,
+    of_declaration,
+    of_group_limits,
+    of_metrics,
+    of_overview,
+    of_rate,
+    of_scale,
+)
 from toril.operate.lookup import find_queues
 from toril.operate.metrics import overview
 from toril.policy.job_names import ByName, by_name
@@ -154,11 +162,10 @@ async def set_limits(asking: Request) -> dict[str, Any]:
 
 async def _document(app: App, name: str) -> dict[str, Any]:
     view: QueueSummary = await app.store.queue(name)
-    counts = {state: view.counts[state] for state in view.counts}
     return {
         "name": name,
         "paused": view.counts.paused,
-        "counts": counts,
+        "counts": of_counts(view.counts),
         "completed_total": view.completed_total,
         "failed_total": view.failed_total,
         "cancelled_total": view.cancelled_total,

@@ -13,6 +13,10 @@ SELECT octet_length(j.data) + octet_length(j.name) + 260
     + CASE WHEN j.logs > 0 THEN (SELECT coalesce(sum(octet_length(line) + 60), 0) FROM toril.logs l WHERE l.key = j.key) ELSE 0 END
     + (SELECT coalesce(sum(coalesce(octet_length(text), 0) + 2 * octet_length(id) + 2 * octet_length(queue) + 80), 0)
         FROM toril.children c WHERE c.parent = j.key)
+    + (SELECT coalesce(sum(octet_length(row) + 2 * octet_length(name) + 80), 0) FROM toril.steps s WHERE s.job = j.key)
+    + (SELECT coalesce(sum(coalesce(octet_length(text), 0) + octet_length(name) + coalesce(octet_length(word), 0)
+        + 2 * coalesce(octet_length(id), 0) + 80), 0) FROM toril.signals s WHERE s.job = j.key)
+    + (SELECT coalesce(sum(octet_length(text) + 80), 0) FROM toril.rests r WHERE r.job = j.key)
 FROM toril.sampled($1, $2, $3, $4) v JOIN toril.jobs j ON j.key = v
 
 -- name: records
@@ -22,4 +26,7 @@ SELECT (coalesce((SELECT sum(pg_column_size(r.*)) FROM toril.runs r WHERE r.queu
     + coalesce((SELECT sum(octet_length(timing) + octet_length(template) + 2 * octet_length(id) + 80)
         FROM toril.schedules WHERE queue = $1), 0)
     + coalesce((SELECT sum(octet_length(counted) + 60) FROM toril.slices WHERE queue = $1), 0)
+    + coalesce((SELECT sum(octet_length(name) + octet_length(word) + 80) FROM toril.awaited WHERE queue = $1), 0)
+    + coalesce((SELECT sum(octet_length(text) + 2 * octet_length(name) + 2 * octet_length(word)
+        + coalesce(octet_length(id), 0) + 80) FROM toril.kept_signals WHERE queue = $1), 0)
     + coalesce((SELECT count(*) * 60 FROM toril.minutes WHERE queue = $1), 0))::bigint

@@ -20,6 +20,28 @@ SELECT count(*), ifnull(sum(length(CAST(line AS BLOB))), 0) FROM logs WHERE key 
 SELECT count(*), ifnull(sum(length(CAST(text AS BLOB)) + length(CAST(id AS BLOB)) + length(CAST(queue AS BLOB))), 0)
 FROM children WHERE parent = ?
 
+-- name: steps
+SELECT count(*), ifnull(sum(length(CAST(row AS BLOB)) + 2 * length(CAST(name AS BLOB)) + 24), 0) FROM steps WHERE job = ?
+
+-- name: recorded
+SELECT count(*), 16 * count(*) FROM recorded WHERE job = ?
+
+-- name: signals
+SELECT count(*), ifnull(sum(ifnull(length(CAST(text AS BLOB)), 0) + length(CAST(name AS BLOB))
+    + ifnull(length(CAST(word AS BLOB)), 0) + 2 * ifnull(length(CAST(id AS BLOB)), 0) + 32), 0)
+FROM signals WHERE job = ?
+
+-- name: rests
+SELECT count(*), ifnull(sum(length(CAST(text AS BLOB)) + 32), 0) FROM rests WHERE job = ?
+
+-- name: awaited
+SELECT count(*), ifnull(sum(length(CAST(name AS BLOB)) + length(CAST(word AS BLOB)) + 24), 0) FROM awaited WHERE queue = ?
+
+-- name: kept_signals
+SELECT count(*), ifnull(sum(length(CAST(text AS BLOB)) + 2 * length(CAST(name AS BLOB)) + 2 * length(CAST(word AS BLOB))
+    + ifnull(length(CAST(id AS BLOB)), 0) + 40), 0)
+FROM kept_signals WHERE queue = ?
+
 -- name: runs
 SELECT count(*), ifnull(sum(length(CAST(text AS BLOB)) + length(id) + length(name) + ifnull(length(worker), 0)), 0)
 FROM runs WHERE key >= ? AND key < ?
