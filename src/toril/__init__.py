@@ -1,4 +1,4 @@
-"""Background jobs for Python: embedded in your app on SQLite, or across machines on Redis."""
+"""Background jobs for Python: embedded in your app on SQLite, or across machines on PostgreSQL or Redis."""
 
 from typing import TYPE_CHECKING
 

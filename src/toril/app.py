@@ -154,8 +154,8 @@ class App:
     runs a worker.
 
     Args:
-        url: The store: `redis://…`, `sqlite:///jobs.db` or `memory://`. By default `$TORIL_URL`, or else
-            `sqlite:///toril.db`.
+        url: The store: `sqlite:///jobs.db`, `postgresql://…`, `redis://…` or `memory://`. By default `$TORIL_URL`, or
+            else `sqlite:///toril.db`.
         prefix: The prefix of all keys on Redis. Apps with different prefixes do not see each other's jobs.
         durability: With `"replicated"`, an add returns only once replicas have confirmed it. Redis only.
         lifespan: An async context manager, called with the app, that opens what a worker process needs. Handlers find

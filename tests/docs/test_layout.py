@@ -8,9 +8,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests import servers
+from tests.postgres import postgres
+from toril.engines.postgres.dialect import migrations
 from toril.model import Claim, Dedup, Failed, Failure, JobOptions, Keep, NewJob, Schedule, Settlement
 from toril.store.engine import Store, connect
 
@@ -119,3 +122,22 @@ def test_the_settings_of_the_page_are_taken_by_a_server() -> None:
 
     assert answers == [b"+OK"] * 4
     assert "## A queue, or a stream?" in page
+
+
+def test_every_table_of_a_schema_in_postgresql_is_on_the_page() -> None:
+    section = PAGE.partition("\n## PostgreSQL\n")[2]
+    created = {name for text in migrations() for name in re.findall(r"CREATE (?:TABLE|VIEW) toril\.(\w+)", text)}
+
+    assert created - set(re.findall(r"`(\w+)`", section)) == set()
+
+
+async def test_the_query_of_the_page_counts_the_jobs_of_a_queue() -> None:
+    url = postgres().database()
+    database = connect(url)
+    await database.open()
+    await database.add("emails", [NewJob(name="a"), NewJob(name="b", delay=MINUTE)])
+    await database.close()
+    (query,) = re.findall(r"^```sql\n(.*?)^```$", PAGE.partition("\n## PostgreSQL\n")[2], re.MULTILINE | re.DOTALL)
+
+    with psycopg.connect(url) as connection:
+        assert connection.execute(str(query).encode()).fetchall() == [("emails", 0, 1, 0, 1)]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toril.engines.postgres import PostgresEngine
 from toril.engines.sqlite import SqliteEngine
 from toril.errors import EngineUnusable, InvalidOption, TorilError
 from toril.store import engine
@@ -36,9 +37,7 @@ def test_a_url_without_a_kind_is_refused(url: str) -> None:
 
 
 @pytest.mark.covers("B61")
-@pytest.mark.parametrize(
-    "url", ["http://localhost/", "://", "SQLITE:///jobs.db", " sqlite:///jobs.db", "postgres://h/d"]
-)
+@pytest.mark.parametrize("url", ["http://localhost/", "://", "SQLITE:///jobs.db", " sqlite:///jobs.db", "mysql://h/d"])
 def test_a_url_of_another_kind_is_told_which_there_are(url: str) -> None:
     with pytest.raises(InvalidOption, match=r"unknown store URL .*; expected one of sqlite://, "):
         connect(url)
@@ -143,6 +142,33 @@ def test_a_missing_package_names_the_extra_that_brings_it(monkeypatch: pytest.Mo
     assert "redis:// needs the package 'package_that_is_not_there'" in str(caught.value)
     assert "pip install 'toril[redis]'" in str(caught.value)
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.covers("B61", "X10")
+def test_a_missing_libpq_is_told_what_brings_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "store_without_libpq.py").write_text("raise ImportError('no pq wrapper available')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(engine, "_SCHEMES", {"postgresql": ("store_without_libpq", "postgres")})
+
+    with pytest.raises(EngineUnusable, match=r"pip install 'psycopg\[binary\]' \(no pq wrapper available\)"):
+        connect("postgresql://ann:hunter2@localhost/shop")
+
+
+def test_a_durability_that_postgresql_has_itself_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="set synchronous_standby_names on the server"):
+        connect("postgresql://localhost/shop", durability="replicated")
+
+
+@pytest.mark.parametrize("url", ["postgresql://ann:hunter2@localhost/shop", "postgres:///shop?schema=jobs"])
+def test_a_url_of_postgresql_gives_a_store_that_is_not_yet_open(url: str) -> None:
+    store = connect(url, dead_letter_queue="dead")
+
+    assert isinstance(store, PostgresEngine)
+    assert isinstance(store, Engine)
+    assert isinstance(store, Inspector)
+    assert not store.in_memory
+    assert store.dead_letters.queue == "dead"
+    assert "hunter2" not in repr(store)
 
 
 def test_a_module_of_ours_that_is_missing_is_no_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -332,6 +332,8 @@ def test_names_stand_apart_from_sentences() -> None:
     ("sqlite:///srv/jobs.db?synchronous=normal", "jobs.db"),
     ("redis://user:secret@one:7001/2?timeout=5", "one:7001"),
     ("redis+cluster://one?timeout=5", "one"),
+    ("postgresql://user:secret@one:5432/shop?schema=jobs", "one:5432/shop"),
+    ("postgres:///shop", "shop"),
     ("redis+sentinel://user:secret@one:7001,two,[::1]:7003/jobs/3", "one:7001,two,[::1]:7003"),
 ])  # fmt: skip
 def test_the_place_of_a_store_is_shown_without_its_user(url: str, place: str) -> None:

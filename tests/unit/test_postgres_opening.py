@@ -5,11 +5,11 @@ import asyncio
 import psycopg
 import pytest
 
-from tests.postgres import postgres
+from tests.postgres import Postgres, postgres
 from tests.servers import free_port
 from toril.engines.postgres import PostgresEngine
 from toril.errors import EngineRefused, EngineUnavailable, EngineUnusable
-from toril.model import NewJob
+from toril.model import Claim, NewJob
 from toril.model.states import State
 
 
@@ -84,12 +84,38 @@ async def test_a_cut_connection_is_an_error_once_and_then_made_anew() -> None:
     await engine.close()
 
 
-async def test_what_is_answered_has_been_flushed_whatever_the_default_is() -> None:
-    engine = PostgresEngine.from_url(f"{postgres().database()}?options=-csynchronous_commit%3Doff")
+@pytest.mark.parametrize("general", [False, True])
+async def test_what_is_answered_has_been_flushed_whatever_the_default_is(general: bool) -> None:
+    server = Postgres().start()
+    try:
+        with psycopg.connect(server.url(), autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")  # or it would flush what we do not
+            connection.execute("SELECT pg_reload_conf()")
+            engine = PostgresEngine.from_url(f"{server.url()}?options=-csynchronous_commit%3Doff", general=general)
+            await engine.open()
+            for _ in range(5):
+                before = connection.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
+                await engine.add("q", [NewJob(name="n")])
+                assert before is not None
+                assert connection.execute("SELECT pg_current_wal_flush_lsn() > %s::pg_lsn", before).fetchone() == (
+                    True,
+                )
+            await engine.close()
+    finally:
+        server.remove()
+
+
+@pytest.mark.parametrize("level", ["serializable", "repeatable%20read"])
+async def test_another_isolation_level_may_be_usual_in_the_database(level: str) -> None:
+    engine = PostgresEngine.from_url(
+        f"{postgres().database()}?options=-cdefault_transaction_isolation%3D{level.replace('%20', '%5C%20')}"
+    )
     await engine.open()
 
-    found = await engine._write(lambda tx: tx.value("SELECT current_setting('synchronous_commit')"), None)
+    await asyncio.gather(*(engine.add("q", [NewJob(name="n")]) for _ in range(20)))
+    claims = await asyncio.gather(
+        *(engine.exchange("q", [], Claim(want=4, token=f"t{n}", lease=9000, worker="w")) for n in range(5))
+    )
 
-    assert found == "on"
-    assert await engine._read_now(lambda tx: tx.value("SELECT current_setting('synchronous_commit')")) == "off"
+    assert sorted(int(job.lease.id) for claim in claims for job in claim.jobs) == list(range(1, 21))
     await engine.close()

@@ -1,5 +1,7 @@
 """What a PostgreSQL URL may say."""
 
+from pathlib import Path
+
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
@@ -27,6 +29,18 @@ def test_a_short_scheme_and_nothing_else_are_enough() -> None:
 def test_a_dead_server_is_noticed_unless_the_url_says_otherwise() -> None:
     assert conninfo_to_dict(parse("postgresql://db/x").conninfo)["tcp_user_timeout"] == "30000"
     assert conninfo_to_dict(parse("postgresql://db/x?tcp_user_timeout=9").conninfo)["tcp_user_timeout"] == "9"
+
+
+def test_the_environment_and_a_service_file_say_what_the_url_does_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "services").write_text("[shop]\nhost=db.example\nconnect_timeout=3\n", "utf-8")
+    monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
+
+    assert conninfo_to_dict(parse("postgresql://").conninfo)["connect_timeout"] == "10"
+    assert "connect_timeout" not in conninfo_to_dict(parse("postgresql://?service=shop").conninfo)
+    monkeypatch.setenv("PGCONNECT_TIMEOUT", "4")
+    assert "connect_timeout" not in conninfo_to_dict(parse("postgresql://").conninfo)
 
 
 def test_a_message_never_shows_the_password() -> None:

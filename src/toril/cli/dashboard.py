@@ -70,8 +70,8 @@ def dashboard(
     app = place.to_app()
     if app.services.in_memory:
         raise click.UsageError(
-            "memory:// is private to one process, so this dashboard would be empty: use sqlite:// or redis://, or "
-            "mount toril.web.site(app) in that process"
+            "memory:// is private to one process, so this dashboard would be empty: use sqlite://, postgresql:// or "
+            "redis://, or mount toril.web.site(app) in that process"
         )
     watch = StoreWatch(app, SYSTEM)
     terms = GuardOptions(access=access, hosts=[host, *http_host], proxies=http_proxy)

@@ -56,7 +56,9 @@ def move(
             say("Warning: other users of this machine can see a password on the command line")
     check_there(source, named=True)
     if is_in_memory(target):
-        raise InvalidOption("a memory:// store is gone when this command ends: move to sqlite:// or redis://")
+        raise InvalidOption(
+            "a memory:// store is gone when this command ends: move to sqlite://, postgresql:// or redis://"
+        )
     prefixes = (prefix, prefix if to_prefix is None else to_prefix)
     return asyncio.run(_moved((source, target), prefixes, load, dry_run=dry_run, as_json=as_json))
 

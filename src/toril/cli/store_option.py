@@ -158,7 +158,7 @@ async def _worked(
 def check_there(url: str, *, named: bool, hint: str = "") -> None:
     if is_in_memory(url):
         raise click.UsageError(
-            "memory:// is private to one process: other commands cannot see it; use sqlite:// or redis://"
+            "memory:// is private to one process: other commands cannot see it; use sqlite://, postgresql:// or redis://"
         )
     parts = urlsplit(url)
     if parts.scheme != "sqlite" or Path(unquote(parts.path[1:], errors="surrogateescape")).exists():

@@ -106,7 +106,7 @@ def _check_shared(app: App, processes: int) -> None:
     if processes > 1 and app.services.in_memory:
         raise click.UsageError(
             f"--processes {processes} needs a store that processes can share, and memory:// is private to one process: "
-            "use sqlite:// or redis://, or --processes 1"
+            "use sqlite://, postgresql:// or redis://, or --processes 1"
         )
 
 

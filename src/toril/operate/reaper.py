@@ -35,7 +35,9 @@ _RESIGN: Final = 0.5  # seconds
 def check_electable(url: str) -> None:
     """Raise if there can be no other reapers to elect a leader among."""
     if is_in_memory(url):
-        raise InvalidOption("memory:// is private to one process, which needs no reaper; use sqlite:// or redis://")
+        raise InvalidOption(
+            "memory:// is private to one process, which needs no reaper; use sqlite://, postgresql:// or redis://"
+        )
 
 
 class Election:

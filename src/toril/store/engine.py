@@ -347,6 +347,8 @@ _SCHEMES: dict[str, tuple[str, str | None]] = {
     "rediss+sentinel": ("toril.engines.redis", "redis"),
     "redis+cluster": ("toril.engines.redis", "redis"),
     "rediss+cluster": ("toril.engines.redis", "redis"),
+    "postgresql": ("toril.engines.postgres", "postgres"),
+    "postgres": ("toril.engines.postgres", "postgres"),
 }
 Durability: TypeAlias = Literal["replicated"]
 
@@ -378,6 +380,11 @@ def connect(
     module, extra = _SCHEMES[scheme]
     if durability is not None and extra is None:
         raise InvalidOption(f"durability={durability!r} works with Redis only; {scheme}:// has no replicas")
+    if durability is not None and extra == "postgres":
+        raise InvalidOption(
+            f"durability={durability!r} works with Redis only; PostgreSQL itself makes commits wait for standbys: set "
+            "synchronous_standby_names on the server"
+        )
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -385,6 +392,14 @@ def connect(
             raise
         raise EngineUnusable(
             f"{scheme}:// needs the package {error.name!r}; install it with: pip install 'toril[{extra}]'"
+        ) from None
+    except ImportError as error:
+        if error.name is not None and error.name.startswith("toril"):
+            raise
+        why = " ".join(str(error).split())[:200]
+        raise EngineUnusable(
+            f"{scheme}:// needs libpq, PostgreSQL's client library, which psycopg does not find; install libpq, or a "
+            f"psycopg that brings it: pip install 'psycopg[binary]' ({why})"
         ) from None
     if dead_letter_queue is not None:
         try:

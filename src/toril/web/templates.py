@@ -269,7 +269,12 @@ def compact(value: Any, most: int = 160) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-_STORE_KINDS: Final = {"sqlite": "SQLite", "memory": "SQLite in memory"}
+_STORE_KINDS: Final = {
+    "sqlite": "SQLite",
+    "memory": "SQLite in memory",
+    "postgresql": "PostgreSQL",
+    "postgres": "PostgreSQL",
+}
 _HOT: Final = frozenset({"overview", "breakers"})  # entries whose counts are bad news
 
 
@@ -307,5 +312,12 @@ def _store(url: str) -> dict[str, str]:
     """The store's kind and place, as they may be shown."""
     shown = redacted(url)
     scheme, _, rest = shown.partition("://")
-    place = rest.rpartition("/")[2] if scheme == "sqlite" else rest.partition("/")[0].rpartition("@")[2]
-    return {"kind": _STORE_KINDS.get(scheme, "Redis"), "place": place.partition("?")[0]}
+    rest = rest.partition("?")[0]
+    match scheme:
+        case "sqlite":
+            place = rest.rpartition("/")[2]
+        case "postgresql" | "postgres":
+            place = rest.rpartition("@")[2].strip("/")
+        case _:
+            place = rest.partition("/")[0].rpartition("@")[2]
+    return {"kind": _STORE_KINDS.get(scheme, "Redis"), "place": place}

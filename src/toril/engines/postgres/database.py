@@ -112,7 +112,8 @@ class PostgresDatabase:
         connection.tell(self._begin)
         try:
             layout = self._known_layout(connection, len(steps))
-            connection.tell(f"CREATE SCHEMA IF NOT EXISTS {schema}".encode())
+            if connection.tell(f"SELECT to_regnamespace('{schema}')".encode()).fetchone() == (None,):
+                connection.tell(f"CREATE SCHEMA {schema}".encode())
             for step in [*steps[layout:], functions]:
                 connection.tell(in_schema(step, schema).encode())
             for fact, found in ((_LAYOUT, newest), (_FUNCTIONS, digest)):

@@ -19,6 +19,8 @@ __all__ = ["Ask", "PostgresPipeline", "PostgresPipelines", "Rows"]
 Ask: TypeAlias = tuple[bytes, Sequence[bytes | None], Sequence[int]]
 Rows: TypeAlias = list[tuple[Any, ...]]
 
+# Whatever is usual in the database: a function that waited for a queue has to see what those before it have committed.
+_ISOLATION: Final = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED"
 _AT_ONCE: Final = 4  # connections of one event loop
 _GOOD: Final = {pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK}
 
@@ -45,6 +47,7 @@ class PostgresPipeline:
     async def connect(cls, address: PostgresAddress) -> "PostgresPipeline":
         try:
             connection = await psycopg.AsyncConnection.connect(address.conninfo, autocommit=True)
+            await connection.execute(_ISOLATION)
         except psycopg.Error as error:
             raise PostgresError(str(error), error.sqlstate or state_of(str(error))) from error
         return cls(connection, prepares=address.prepare == "auto")

@@ -1,5 +1,6 @@
 """PostgreSQL URLs: what they say of the server is libpq's, the rest is the store's."""
 
+import os
 import re
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -17,13 +18,13 @@ DEFAULT_SCHEMA: Final = "toril"
 _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,47}")  # as it is, without quotes; with room for what is added to it
 # Where the URL does not say otherwise. A server that is gone without a word is noticed within half a minute.
 _USUAL: Final = {
-    "application_name": "toril",
-    "connect_timeout": "10",
+    "fallback_application_name": "toril",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
+_CONNECT_TIMEOUT: Final = "10"  # seconds, unless the environment or the service file may say otherwise
 _OWN: Final = {"schema", "prepare"}
 
 
@@ -58,8 +59,11 @@ def parse(url: str) -> PostgresAddress:
     except psycopg.Error as error:
         complaint = str(error).strip().replace(parts.password or "\0", "***")
         raise InvalidOption(f"invalid URL {redacted(url)!r}: {complaint}") from None
+    usual = dict(_USUAL)
+    if "service" not in said and not os.environ.keys() & {"PGSERVICE", "PGCONNECT_TIMEOUT"}:
+        usual["connect_timeout"] = _CONNECT_TIMEOUT
     return PostgresAddress(
-        conninfo=make_conninfo("", **{**_USUAL, **said, "client_encoding": "UTF8"}),
+        conninfo=make_conninfo("", **{**usual, **said, "client_encoding": "UTF8"}),
         name=redacted(url),
         schema=schema,
         prepare="never" if prepare == "never" else "auto",
