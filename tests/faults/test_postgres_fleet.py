@@ -95,7 +95,7 @@ async def test_a_user_with_the_rights_of_the_page_can_work_and_create_nothing() 
     await owner.close()
 
     await worker.open()
-    await worker.add("q", [NewJob(name="n"), NewJob(name="later", delay=50, id="chosen")])
+    await worker.add("q", [NewJob(name="n"), NewJob(name="later", delay=3_600_000, id="chosen")])
     await worker.schedules.put("q", Schedule(id="s", job=NewJob(name="n"), every=3_600_000), SYSTEM.now(), expects=None)
     (job,) = (await worker.exchange("q", [], Claim(want=1, token="t", lease=9000, worker="w"))).jobs
     settled = await worker.exchange(
