@@ -1,4 +1,5 @@
-"""The Redis scripts have short ways for what is usual. Whatever is done, they leave what the long ones leave.
+"""The Redis scripts and the SQLite engine have short ways for what is usual. Whatever is done, they leave what the
+long ones leave.
 
 TORIL_SHORT_SEEDS says how many histories are lived both ways."""
 
@@ -15,6 +16,8 @@ from tests.servers import running
 from toril.engines.redis import RedisEngine, connect
 from toril.engines.redis import runner as store
 from toril.engines.redis.scripts import Script, script
+from toril.engines.sqlite import SqliteEngine
+from toril.engines.sqlite.url import parse
 from toril.errors import TorilError
 from toril.model import (
     KEEP_ALL,
@@ -116,12 +119,13 @@ def some_meddling(chance: random.Random, waiting: list[str], held: list[str]) ->
 class History:
     """The same random deeds for each engine that it is told to: the seed decides, and the answers are alike."""
 
-    def __init__(self, engine: RedisEngine, seed: int) -> None:
+    def __init__(self, engine: RedisEngine | SqliteEngine, seed: int) -> None:
         self.engine = engine
         self.answers: list[object] = []
         self._chance = random.Random(seed)
         self._held: list[Claimed] = []
         self._now = START
+        self._seq = 0
         self._groups = seed % 4 == 0
         self._troubled = seed % 2 == 1
 
@@ -139,13 +143,18 @@ class History:
         jobs = [NewJob(name="n") for _ in jobs] if self._chance.random() < 0.5 else jobs
         jobs = [job for job in jobs if self._groups or job.group is None]
         try:
-            self.answers.append(await self.engine.add("q", jobs, now=self._now))
+            self.answers.append(await self.engine.add("q", jobs, call=self._call(), now=self._now))
         except TorilError as error:
             self.answers.append(repr(error))
 
+    def _call(self) -> Call | None:
+        """A new call, or the last one again."""
+        self._seq += self._chance.choice([0, 1, 1, 1, 1, 1])
+        return self._chance.choice([None, Call("producer", self._seq)])
+
     async def _trouble(self) -> None:
         chance = self._chance
-        if chance.random() < 0.3:
+        if isinstance(self.engine, SqliteEngine) or chance.random() < 0.3:
             await self.engine.configure("q", [some_setting(chance)], now=self._now)
             return
         waiting = await self.engine._runner.client.ask("LRANGE", "bull:q:wait", 0, -1)
@@ -195,6 +204,30 @@ async def test_the_short_ways_leave_what_the_long_ones_leave(seed: int, monkeypa
 
     assert short[0] == long[0]
     assert short[1] == long[1]
+
+
+async def lived_in_sqlite(seed: int, *, general: bool) -> tuple[list[object], Any]:
+    engine = SqliteEngine(parse("memory://"), general=general)
+    await engine.open()
+    history = History(engine, seed)
+    await history.go_on(60)
+    found = await dump(engine)
+    await engine.obliterate("q", running="remove", limit=10_000)
+    await engine.close()
+    return history.answers, found
+
+
+@pytest.mark.parametrize("seed", range(4 * SEEDS))
+async def test_the_steps_for_usual_jobs_leave_what_the_general_ones_leave(seed: int) -> None:
+    usual = await lived_in_sqlite(seed, general=False)
+    general = await lived_in_sqlite(seed, general=True)
+
+    assert usual[0] == general[0]
+    # How the answer to a call is kept may differ, as long as it is the same answer.
+    assert usual[1].keys() == general[1].keys()
+    assert {name: rows for name, rows in usual[1].items() if name != "calls"} == {
+        name: rows for name, rows in general[1].items() if name != "calls"
+    }
 
 
 async def odd(monkeypatch: pytest.MonkeyPatch, way: Any, *meddling: tuple[Any, ...]) -> list[object]:

@@ -42,7 +42,7 @@ class _Breaking(InlineWriter):
         super().__init__(writer)
         self._store = store
 
-    async def write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T:
+    async def write(self, op: Op[T], now: int | None, *, grows: bool = False, brief: bool = False) -> T:
         connection = self._writer._connection
         assert isinstance(connection, sqlite3.Connection)
         before = list(connection.iterdump())
@@ -52,7 +52,7 @@ class _Breaking(InlineWriter):
             for statement in range(_MOST):
                 fragile.fails_at, fragile.made = statement, 0
                 try:
-                    return await super().write(op, now, grows=grows)
+                    return await super().write(op, now, grows=grows, brief=brief)
                 except EngineUnavailable:
                     self._store.broken += 1
                     assert list(connection.iterdump()) == before, f"statement {statement} left something behind"

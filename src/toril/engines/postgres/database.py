@@ -172,6 +172,9 @@ class PostgresDatabase:
     def may_repeat(self, error: Exception) -> bool:
         return isinstance(error, PostgresError) and error.sqlstate in GAVE_WAY
 
+    def begin_at_once(self, connection: SqlConnection) -> bool:  # noqa: ARG002 - the server is never that near
+        return False
+
     def patiently(self, attempt: Callable[[], T]) -> T:
         return attempt()
 

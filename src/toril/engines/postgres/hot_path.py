@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from toril.engines.postgres.dialect import array, value
 from toril.engines.postgres.pipeline import Ask
+from toril.engines.sql.add import is_usual
 from toril.engines.sql.options import load_options, options_of
 from toril.engines.sql.schema import job_id, job_key
 from toril.model import (
@@ -45,13 +46,7 @@ _VERDICTS: Final = (Verdict.OK, Verdict.LOST, Verdict.MISSING)
 
 def is_usual_add(jobs: Sequence[NewJob]) -> bool:
     """Whether these simply go to the end of the line."""
-    return bool(jobs) and all(
-        job.id is None
-        and not (job.delay or job.due is not None or job.priority or job.lifo)
-        and job.dedup is None
-        and job.group is None
-        for job, _ in runs_of(jobs)
-    )
+    return bool(jobs) and all(is_usual(job) for job, _ in runs_of(jobs))
 
 
 def ask_to_add(schema: str, queue: int, jobs: Sequence[NewJob], call: Call | None, now: int | None) -> Ask:

@@ -15,10 +15,18 @@ from toril.engines.sql.schema import STATE_OF, Place, first_key
 from toril.engines.sql.statements import statements
 from toril.engines.sql.transaction import QueueRow, Transaction
 from toril.model import Added, AddOutcome, Call, EventKind, NewJob
-from toril.model.jobs import AlikeJobs, runs_of
 from toril.model.states import State
 
-__all__ = ["add", "refuse_overfull_queue", "release_keys", "state_of", "store_job", "store_nodes", "store_parents"]
+__all__ = [
+    "add",
+    "is_usual",
+    "refuse_overfull_queue",
+    "release_keys",
+    "state_of",
+    "store_job",
+    "store_nodes",
+    "store_parents",
+]
 
 _SQL: Final = statements("add")
 _STORED = frozenset({AddOutcome.ADDED, AddOutcome.REPLACED})
@@ -33,17 +41,20 @@ def add(tx: Transaction, queue: str, jobs: Sequence[NewJob], call: Call | None) 
         remember(tx, call, [])
         return []
     row = tx.queue(queue)
-    runs = runs_of(jobs)
-    plain = all(_is_plain(job) for job, _ in runs)
-    jobs = jobs if plain else list(jobs)
-    if plain:
-        answers = _add_plain(QueueChanges(tx, row), runs, len(jobs))
-    elif any(job.dedup is not None for job in jobs):
+    jobs = list(jobs)
+    if any(job.dedup is not None for job in jobs):
         answers = _add_one_by_one(tx, row, jobs)
     else:
         answers = _Adding(tx, row, jobs).add()
-    remember(tx, call, [row.last_number, len(jobs)] if plain else [(a.id, a.outcome, a.state) for a in answers])
+    remember(tx, call, [(a.id, a.outcome, a.state) for a in answers])
     return answers
+
+
+def is_usual(job: NewJob) -> bool:
+    """Whether it goes to the end of the line under a number of its own, as nearly every job does."""
+    return job.id is None and not (
+        job.delay or job.due is not None or job.priority or job.lifo or job.dedup is not None or job.group is not None
+    )
 
 
 def store_job(tx: Transaction, row: QueueRow, job: NewJob) -> int:
@@ -105,56 +116,11 @@ def release_keys(step: QueueChanges) -> None:
 
 
 def _spelled_out(before: list[Any]) -> list[Any]:
-    """A remembered answer, job by job. For plain jobs, the last number and the count are enough."""
+    """A remembered answer, job by job. For usual jobs, the last number and the count are enough."""
     if before and isinstance(before[0], int):
         last, count = before
         return [(str(number), AddOutcome.ADDED, State.WAITING) for number in range(last - count + 1, last + 1)]
     return before
-
-
-def _is_plain(job: NewJob) -> bool:
-    """Whether it goes to the end of the line under a number of its own, as nearly every job does."""
-    return job.id is None and not (
-        job.delay or job.due is not None or job.priority or job.lifo or job.dedup is not None or job.group is not None
-    )
-
-
-def _add_plain(step: QueueChanges, runs: Sequence[AlikeJobs], count: int) -> list[Added]:
-    row, now = step.row, step.tx.now
-    number, move = row.last_number, row.moves
-    base, queue, waiting = first_key(row.key), row.key, Place.WAITING
-    row.last_number, row.moves, row.waiting = number + count, move + count, row.waiting + count
-    refuse_overfull_queue(row, count)
-    rows: list[tuple[Any, ...]] = []
-    for job, texts in runs:
-        expires, options = None if job.expires is None else now + job.expires, options_of(job)
-        rows += [
-            (
-                base + number + n,
-                None,
-                job.name,
-                waiting,
-                move + n,
-                job.attempts,
-                0,
-                0,
-                now,
-                expires,
-                options,
-                job.metadata,
-                text,
-            )
-            for n, text in enumerate(texts, len(rows) + 1)
-        ]
-    step.tx.run_all(_SQL["insert_job"], rows)
-    step.write("enter", [(queue, waiting, move + n, base + number + n, move + n) for n in range(1, count + 1)])
-    ids = [str(number + n) for n in range(1, count + 1)]
-    step.events(EventKind.ADDED, ids, name=[job.name for job, texts in runs for _ in texts])
-    step.events(EventKind.WAITING, ids)
-    step.arrived()
-    step.flush()
-    outcome, state = AddOutcome.ADDED, State.WAITING
-    return [Added(identity, outcome, state) for identity in ids]
 
 
 def _add_one_by_one(tx: Transaction, row: QueueRow, jobs: Sequence[NewJob]) -> list[Added]:

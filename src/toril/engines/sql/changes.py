@@ -36,7 +36,7 @@ from toril.policy.attempts import error_line
 from toril.policy.metrics import CANCELLED, Counted
 from toril.policy.retention import EVENTS, RUNS, shortened
 
-__all__ = ["ChildEnded", "QueueChanges"]
+__all__ = ["ChildEnded", "QueueChanges", "trim_events"]
 
 
 class ChildEnded(NamedTuple):
@@ -361,8 +361,7 @@ class QueueChanges:
             rows.append((base + row.events, tx.now, kind.value, len(jobs), json.dumps(jobs), detail))
         self._events = []
         tx.run_all(_SQL["event"], rows)
-        if before // _TRIM_SLACK != row.events // _TRIM_SLACK and row.events > EVENTS:
-            tx.run(_SQL["trim_events"], (base, base + row.events - EVENTS))
+        trim_events(tx, row.key, before, row.events)
 
     def make_writes(self) -> None:
         for name, rows in self._writes.items():
@@ -427,3 +426,11 @@ class QueueChanges:
                 tx.run(_SQL["trim_runs"], (run_key(row.key, ending, 0), run_key(row.key, ending, trimmed)))
         tx.notify(f"={row.name}")
         self._ended = _NONE_ENDED.copy()
+
+
+def trim_events(tx: Transaction, queue: int, before: int, now: int) -> None:
+    """Delete the oldest events of a queue when it has many more than it keeps. The numbers are those of its last event
+    before this step and now."""
+    if before // _TRIM_SLACK != now // _TRIM_SLACK and now > EVENTS:
+        base = first_key(queue)
+        tx.run(_SQL["trim_events"], (base, base + now - EVENTS))

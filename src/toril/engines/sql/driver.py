@@ -55,7 +55,7 @@ class SqlDialect(Protocol):
 class ConnectionHolder(Protocol):
     """Has a connection open, and holds `turn` while it uses it."""
 
-    turn: threading.Lock
+    turn: threading.RLock  # a signal handler may fork in the middle of a step
 
     def let_go(self) -> None:
         """Close the connection until it is needed again."""
@@ -139,6 +139,9 @@ class SqlDatabase(Protocol):
 
     def begin(self, connection: SqlConnection) -> None:
         """Begin a transaction that writes, once other processes let it."""
+
+    def begin_at_once(self, connection: SqlConnection) -> bool:
+        """Begin a transaction that writes, if that takes no time. False: no transaction was begun."""
 
     def may_repeat(self, error: Exception) -> bool:
         """Whether nothing of the transaction happened, and it may succeed if it is made again."""

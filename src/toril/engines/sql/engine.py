@@ -198,9 +198,9 @@ class SqlEngine(SqlInspector):
             finally:
                 self._notifier.forget(names, waiter)
 
-    async def _write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T:
+    async def _write(self, op: Op[T], now: int | None, *, grows: bool = False, brief: bool = False) -> T:
         await self._here()
-        return await self._runner.write(op, now, grows=grows)
+        return await self._runner.write(op, now, grows=grows, brief=brief)
 
     async def _read(self, op: Op[T], now: int | None = None) -> T:
         await self._here()

@@ -12,7 +12,7 @@ __all__ = ["Query", "check_columns", "for_rows", "query", "statement", "statemen
 R = TypeVar("R", bound=NamedTuple)
 
 _NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-_GROUP: Final = re.compile(r"VALUES (\((?:\?, )*\?\))")
+_GROUP: Final = re.compile(r"VALUES (\((?:[?0], )*\?\))")
 _WORDS: Final = re.compile(r"\(|\)|,|\bFROM\b")
 
 

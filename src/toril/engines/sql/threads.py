@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import queue
 import threading
+import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from toril.engines.sql.driver import SqlConnection, SqlDatabase
 from toril.engines.sql.effects import transaction
@@ -23,6 +24,7 @@ __all__ = ["InlineWriter", "ReaderThread", "Runner", "WriterThread"]
 T = TypeVar("T")
 
 _GROUP: Final = 256  # steps that share one commit
+_QUICK: Final = 0.001  # seconds that a commit may take for the next brief step to be executed by its caller
 _IDLE: Final = 5.0  # seconds without a step after which it is time to tidy up
 
 
@@ -33,7 +35,7 @@ class Runner(Protocol):
 
     async def stop(self) -> None: ...
 
-    async def write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T: ...
+    async def write(self, op: Op[T], now: int | None, *, grows: bool = False, brief: bool = False) -> T: ...
 
     async def read(self, op: Op[T], now: int | None) -> T: ...
 
@@ -53,7 +55,14 @@ class InlineWriter:
     async def stop(self) -> None:
         self._writer.close()
 
-    async def write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T:
+    async def write(
+        self,
+        op: Op[T],
+        now: int | None,
+        *,
+        grows: bool = False,
+        brief: bool = False,  # noqa: ARG002 - all steps are executed here
+    ) -> T:
         step = PendingStep(op, now, grows=grows)
         with self._one:
             self._writer.perform([step])
@@ -94,8 +103,15 @@ class _Request:
             self.future.set_exception(error)
 
 
+_Answer: TypeAlias = tuple[_Request, Any, BaseException | None]
+
+
 class WriterThread:
-    """One thread that owns the connection. Steps that arrive while it commits share the next commit."""
+    """One thread that owns the connection. Steps that arrive while it commits share the next commit.
+
+    A brief step is executed by its caller instead, if the thread has nothing to do and the last commit was quick:
+    handing it over and waiting for the answer would take longer than the step.
+    """
 
     def __init__(self, writer: Writer, notifier: LocalNotifier, clock: Clock) -> None:
         self._writer = writer
@@ -108,7 +124,10 @@ class WriterThread:
         self._checked = 0.0
         self._active = 0.0
         self._tidied = True
-        self.turn = threading.Lock()  # held while a connection is in use
+        self._serving = False  # whether the thread has requests to serve
+        self._performing = False  # whether a step is being executed
+        self._quick = False  # whether the last commit was
+        self.turn = threading.RLock()  # held while the connection is in use
         writer.database.watch(self)
 
     async def start(self) -> None:
@@ -140,9 +159,35 @@ class WriterThread:
     def abandon(self) -> None:
         self._thread = None
 
-    async def write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T:
-        answer: T = await self._send(_Request(PendingStep(op, now, grows=grows), None))
+    async def write(self, op: Op[T], now: int | None, *, grows: bool = False, brief: bool = False) -> T:
+        step = PendingStep(op, now, grows=grows)
+        if brief and self._perform_here(step):
+            await _next_turn()  # or a coroutine that adds one job after another would hold up all others
+            return _answer(step)
+        answer: T = await self._send(_Request(step, None))
         return answer
+
+    def _perform_here(self, step: PendingStep[Any]) -> bool:
+        """Execute a step in the caller's thread. False: it was not executed, because that might take long."""
+        if not self._quick or self._serving or self._performing or not self._orders.empty():
+            return False
+        with self.turn:  # nobody was using the connection a moment ago, so this hardly ever waits
+            if self._thread is None:
+                return False
+            done = self._timed(lambda: self._writer.perform_at_once(step))
+            if self._tidied:
+                self._tidied = False
+                self._orders.put(_Request(None, _do_nothing))  # so that the thread tidies up later
+        return done
+
+    def _timed(self, perform: Callable[[], T]) -> T:
+        """Commit something, and note whether that was quick."""
+        begun, self._performing = self._clock.monotonic(), True
+        try:
+            return perform()
+        finally:
+            self._active, self._performing = self._clock.monotonic(), False
+            self._quick = self._active - begun <= _QUICK
 
     async def read(self, op: Op[T], now: int | None) -> T:
         return await self._ask(lambda writer: writer.read(op, now))
@@ -165,11 +210,21 @@ class WriterThread:
         stopping = False
         while not stopping:
             orders, stopping = self._take(arriving)
-            with self.turn:
-                self._serve(orders)
-                self._check_others()
+            with self._using_connection():
+                answers = self._serve(orders)
+            _deliver_all(answers)
+            self._check_others()
         with self.turn, contextlib.suppress(Exception):
             self._writer.close()
+
+    @contextlib.contextmanager
+    def _using_connection(self) -> Generator[None, None, None]:
+        self._serving = True
+        try:
+            with self.turn:
+                yield
+        finally:
+            self._serving = False
 
     def _take(self, arriving: "queue.SimpleQueue[_Request | None]") -> tuple[list[_Request], bool]:
         """The requests that have arrived, up to one group, and whether to stop after it."""
@@ -194,21 +249,17 @@ class WriterThread:
     def _check_every(self) -> float:
         return self._writer.database.check_every(notified=self._notifier.is_notified)
 
-    def _serve(self, orders: list[_Request]) -> None:
+    def _serve(self, orders: list[_Request]) -> list[_Answer]:
         wanted = [ordered for ordered in orders if not ordered.future.cancelled()]
         steps = [ordered.step for ordered in wanted if ordered.step is not None]
         if steps:
             try:
-                self._writer.perform(steps)
+                self._timed(lambda: self._writer.perform(steps))
             except Exception as error:  # a bug; the thread must live on, or every later caller would hang
                 for step in steps:
                     step.error = error
-            self._active, self._tidied = self._clock.monotonic(), False
-        delivered: dict[asyncio.AbstractEventLoop, list[tuple[_Request, Any, BaseException | None]]] = {}
-        for ordered in wanted:
-            delivered.setdefault(ordered.loop, []).append((ordered, *self._outcome(ordered)))
-        for loop, answers in delivered.items():
-            hand_over(loop, _deliver, answers)
+            self._tidied = False
+        return [(ordered, *self._outcome(ordered)) for ordered in wanted]
 
     def _outcome(self, ordered: _Request) -> tuple[Any, BaseException | None]:
         if ordered.step is not None:
@@ -224,11 +275,14 @@ class WriterThread:
         with contextlib.suppress(Exception):  # a failed check is repeated; steps report their own errors
             if self._notifier.names and now - self._checked >= self._check_every():
                 self._checked = now
-                if self._writer.changed():
+                with self._using_connection():
+                    changed = self._writer.changed()
+                if changed:
                     self._notifier.notify_all()
             if not self._tidied and now - self._active >= _IDLE:
                 self._active = now
-                self._tidied = self._writer.tidy_up()
+                with self._using_connection():
+                    self._tidied = self._writer.tidy_up()
 
 
 def _close(writer: Writer) -> None:
@@ -245,7 +299,26 @@ def _close(writer: Writer) -> None:
             )
 
 
-def _deliver(answers: list[tuple[_Request, Any, BaseException | None]]) -> None:
+@types.coroutine
+def _next_turn() -> Generator[None, None, None]:
+    """Let the event loop go on with others first."""
+    yield
+
+
+def _do_nothing(writer: Writer) -> None:
+    """For a request that only wakes the thread."""
+
+
+def _deliver_all(answers: list[_Answer]) -> None:
+    """Hand each loop its answers."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Answer]] = {}
+    for answer in answers:
+        by_loop.setdefault(answer[0].loop, []).append(answer)
+    for loop, own in by_loop.items():
+        hand_over(loop, _deliver, own)
+
+
+def _deliver(answers: list[_Answer]) -> None:
     for ordered, answer, error in answers:
         ordered.deliver(answer, error)
 
@@ -259,7 +332,7 @@ class ReaderThread:
         self._name = f"toril-{database.kind}-read"
         self._pool: ThreadPoolExecutor | None = None
         self._connection: SqlConnection | None = None
-        self.turn = threading.Lock()  # held while a connection is in use
+        self.turn = threading.RLock()  # held while the connection is in use
         database.watch(self)
 
     async def read(self, op: Op[T], now: int | None) -> T:

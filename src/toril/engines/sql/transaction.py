@@ -131,6 +131,10 @@ class Transaction:
         self.now = 0
         self.notified: dict[str, None] = {}
 
+    def knows(self, name: str) -> bool:
+        """Whether the queue's row was read, so that it will be saved."""
+        return name in self._rows
+
     def find(self, name: str) -> QueueRow | None:
         """The queue's row, if the queue was ever used."""
         if name in self._rows:

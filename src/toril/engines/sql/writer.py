@@ -83,6 +83,17 @@ class Writer:
             for step in willing:
                 self._alone(step)
 
+    def perform_at_once(self, step: PendingStep[Any]) -> bool:
+        """Execute this step in a commit of its own, if nothing keeps it from being committed at once. False: it was not
+        executed."""
+        connection = self._connection
+        if connection is None or self._failures or not self._ready_to_write([step]):
+            return False
+        self.database.check_room(connection, grows=step.grows)
+        if self._refuses(step):
+            return True
+        return self.database.begin_at_once(connection) and self._together([step], begun=True)
+
     def read(self, op: Op[T], now: int | None) -> T:
         """Read on the writing connection, outside any transaction."""
         self.database.check()
@@ -157,12 +168,13 @@ class Writer:
             step.error = EngineFull(f"the disk that holds {self.database.name} is full; nothing was written")
         return refused
 
-    def _together(self, steps: Sequence[PendingStep[Any]], again: int = _AGAIN) -> bool:
+    def _together(self, steps: Sequence[PendingStep[Any]], again: int = _AGAIN, *, begun: bool = False) -> bool:
         """One transaction for all. False: it was rolled back because of one of several, and none has an answer yet."""
         connection = self._open_connection()
         tx = transaction(connection, self.database.dialect)
         try:
-            self.database.begin(connection)
+            if not begun:
+                self.database.begin(connection)
             for step in steps:
                 self._step(connection, tx, step, alone=len(steps) == 1)
             if connection.in_transaction:  # not if a step that was alone has failed

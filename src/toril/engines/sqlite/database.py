@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeVar
 from toril.engines.sql.driver import ConnectionHolder, ProcessNotifier, SqlConnection, SqlDialect
 from toril.engines.sqlite import forks
 from toril.engines.sqlite.dialect import SqliteDialect
-from toril.engines.sqlite.disk_space import Ballast, is_short, size_of
+from toril.engines.sqlite.disk_space import PLENTY_BYTES, Ballast, size_of, spare_bytes
 from toril.engines.sqlite.errors import COMPLAINTS, damaged, is_io_error, patiently, translated
 from toril.engines.sqlite.socket_notifier import SocketNotifier, has_sockets
 from toril.engines.sqlite.url import OWNER_ONLY, FileAddress, check_file, named
@@ -30,6 +30,7 @@ _WAL_BYTES: Final = 64 * 1024 * 1024
 _LOG_TRIES: Final = 20
 _LOG_REST: Final = 0.05  # seconds between them
 _CHECK_SECONDS: Final = 0.25
+_ROOMY_SECONDS: Final = 0.1
 # Seconds between checks for what other processes committed, while someone waits. Where they notify us, we can only miss
 # a process that was killed between its commit and the notification.
 _CHECK_EVERY: Final = 0.05
@@ -61,6 +62,7 @@ class SqliteDatabase:
         self._seen = 0.0
         self._version = _UNSEEN
         self._full = False
+        self._roomy_till = 0.0
 
     @property
     def in_memory(self) -> bool:
@@ -274,6 +276,12 @@ class SqliteDatabase:
     def begin(self, connection: SqlConnection) -> None:
         self.patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
 
+    def begin_at_once(self, connection: SqlConnection) -> bool:
+        """Begin a transaction that writes. False: another process is writing, or something is wrong."""
+        with suppress(*COMPLAINTS):
+            connection.execute("BEGIN IMMEDIATE")
+        return connection.in_transaction
+
     def patiently(self, attempt: Callable[[], T]) -> T:
         return patiently(self._clock, self.path, attempt)
 
@@ -303,7 +311,7 @@ class SqliteDatabase:
         return self._full
 
     def make_room(self, connection: SqlConnection | None) -> None:
-        self._full = True
+        self._full, self._roomy_till = True, 0.0
         self.ballast.drop()
         if connection is not None:
             # At once: the first bytes appended to the log may be the ones missing to write it back.
@@ -327,8 +335,13 @@ class SqliteDatabase:
 
     def _is_tight(self) -> bool:
         """Whether the disk could soon be too full even to write the log back into the file, which makes the file
-        longer."""
-        return self._log is not None and is_short(self._log, size_of(self._log))
+        longer. If there is plenty of space, this is not checked again for a moment."""
+        if self._log is None or self._clock.monotonic() < self._roomy_till:
+            return False
+        spare = spare_bytes(self._log) - size_of(self._log)
+        if spare >= PLENTY_BYTES:
+            self._roomy_till = self._clock.monotonic() + _ROOMY_SECONDS
+        return spare < 0
 
     def check(self) -> None:
         """Raise if the file was removed or replaced. Checks once a second."""

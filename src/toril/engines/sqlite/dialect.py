@@ -28,6 +28,8 @@ class SqliteDialect:
     def run_all(self, connection: SqlConnection, sql: str, rows: Sequence[Sequence[Any]], before: Sequence[Any]) -> int:
         """In as few statements as there are powers of two in their number. Each statement releases the interpreter lock
         once. `executemany` would do so for every row, and wait up to 5 ms to get it back while a handler computes."""
+        if len(rows) == 1:
+            return connection.execute(sql, (*before, *rows[0])).rowcount
         start = changed = 0
         while start < len(rows):
             size = min(_ROWS, 1 << ((len(rows) - start).bit_length() - 1))

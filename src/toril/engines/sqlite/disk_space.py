@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["BALLAST_BYTES", "Ballast", "free_bytes", "is_short", "size_of"]
+__all__ = ["BALLAST_BYTES", "PLENTY_BYTES", "Ballast", "free_bytes", "is_short", "size_of", "spare_bytes"]
 
 BALLAST_BYTES: Final = 1024 * 1024
+PLENTY_BYTES: Final = 64 * 1024 * 1024  # spare space that is not used up within a moment
 _COMMIT_BYTES: Final = 256 * 1024  # what a commit may need
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 
@@ -51,9 +52,14 @@ class Ballast:
             self._path.unlink(missing_ok=True)
 
 
-def is_short(path: Path | None, beside: int = 0) -> bool:
-    """Whether this file's disk has less space than a commit may need, in addition to this many bytes."""
-    return path is not None and free_bytes(path) < _COMMIT_BYTES + beside
+def is_short(path: Path | None) -> bool:
+    """Whether this file's disk has less space than a commit may need."""
+    return path is not None and spare_bytes(path) < 0
+
+
+def spare_bytes(path: Path) -> int:
+    """The space on this file's disk beyond what a commit may need. Negative if it has less."""
+    return free_bytes(path) - _COMMIT_BYTES
 
 
 def size_of(path: Path) -> int:
