@@ -215,7 +215,7 @@ FIELDS: Final = {
     "orders": "orders",  # the last order given to a job of a group
     "turns": "turns",  # the last turn given to a group
     "scanned": "scanned",  # where a look for starts that are over goes on
-    "tended_at": "tended_at",
+    "seats_checked_at": "tended_at",
     "tended": "tended",  # the group up to which seats were compared with the truth
     "figures_minute": "minute",  # the minute under way of the figures
     "stepping": "stepping",  # 1 once a job has recorded a step, rested or waited for a signal
@@ -234,9 +234,9 @@ FIELDS: Final = {
     "of_others": "o",  # jobs of other names that failed
     "names": "k",  # how many names there are
     "cancelled": "x",
-    "retried": "e",
-    "taken_back": "s",
-    "run_out": "l",  # leases that ran out
+    "retries": "e",
+    "stalled": "s",
+    "lost": "l",  # leases that ran out
     "minute": "m",
     # metrics
     "count": "count",
@@ -276,8 +276,8 @@ NUMBERS: Final = {
     "orders": 5 * 10**15,  # where the order within a group begins, so that there is room before it
     "passes": 100,  # groups that a claim looks at beyond what it takes
     "seats_checked": 100,  # seats that a round compares with the truth
-    "glance": 1_000,  # ms between two looks of claims at the seats of groups
-    "glanced": 20,  # seats that such a look compares
+    "seat_check_every": 1_000,  # ms between two looks of claims at the seats of groups
+    "seats_per_claim": 20,  # seats that such a look compares
     "exact": 100,  # starts up to which a group's rate is counted to the millisecond
     "next": 8,  # jobs, and priorities, among which the one is looked for that has waited longest
     "buckets": 256,  # of times: 49 days and more are one

@@ -20,7 +20,7 @@ local function recover(id, back)
   call('DEL', P .. id .. K.lock)
   call('SREM', P .. K.stalled, id)
   if not f[1] then return end
-  metrics.count(F.taken_back)
+  metrics.count(F.stalled)
   local stalls, alone, allowed = (context.number(f[5]) or 0) + 1, (f[8] or '0 0 1'):match('^%d+ (%d) (%d+)')
   local job = {name = f[1], added = f[2], started = f[3], made = context.number(f[4]) or 0, stalls = stalls, worker = f[6], options = f[7],
     parent = f[10], group = f[11], parked = f[14]}
@@ -54,7 +54,7 @@ local function recover_strangers(back)
     if not call('ZSCORE', P .. K.deadlines, id) then
       local left = call('PTTL', P .. id .. K.lock)
       if left == -2 and call('LREM', P .. K.active, -1, id) > 0 then
-        metrics.count(F.run_out)
+        metrics.count(F.lost)
         recover(id, back)
       elseif left >= 0 then
         soonest = math.min(soonest or now + left, now + left)
@@ -86,7 +86,7 @@ for i, id in ipairs(lost) do
   call('ZREM', P .. K.deadlines, id)
   local ours = i <= dead or not is_anothers(id)
   if ours and call('LREM', P .. K.active, -1, id) > 0 then
-    if i > dead then metrics.count(F.run_out) end
+    if i > dead then metrics.count(F.lost) end
     recover(id, back)
   end
 end

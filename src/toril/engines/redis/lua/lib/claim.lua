@@ -162,12 +162,12 @@ end
 -- Jobs are parked, and this claim could have had more: now and then it is looked whether that is as it should be. Where
 -- others than Toril's workers hold seats, who do not tell when they are done, somebody has to come back for that.
 function claim.check_seats(wake_at)
-  if now - (tonumber(queue.own[8] or nil) or 0) < N.glance then return wake_at end
-  call('HSET', P .. K.toril, F.tended_at, NOW)
+  if now - (tonumber(queue.own[8] or nil) or 0) < N.seat_check_every then return wake_at end
+  call('HSET', P .. K.toril, F.seats_checked_at, NOW)
   groups.admitted_some = false
-  group_maintenance.check_seats(N.glanced)
+  group_maintenance.check_seats(N.seats_per_claim)
   if groups.admitted_some then return now end
-  return group_maintenance.strangers and math.min(wake_at or now + N.glance, now + N.glance) or wake_at
+  return group_maintenance.strangers and math.min(wake_at or now + N.seat_check_every, now + N.seat_check_every) or wake_at
 end
 
 -- Claim up to `want` jobs. Returns what prevents more, when there may be more, and how many suspects there are.

@@ -37,7 +37,7 @@ end
 
 -- Jobs that count as delayed and are in `delayed` no more were taken out of it by others. The last one looked at.
 function group_maintenance.check_delayed(after)
-  local members = call('ZRANGEBYLEX', P .. K.put_off, after == '' and '-' or '(' .. after, '+', 'LIMIT', 0, N.glanced)
+  local members = call('ZRANGEBYLEX', P .. K.put_off, after == '' and '-' or '(' .. after, '+', 'LIMIT', 0, N.seats_per_claim)
   for i = 1, #members do
     if not call('ZSCORE', P .. K.delayed, members[i]:match('\1(.*)$')) then call('ZREM', P .. K.put_off, members[i]) end
   end

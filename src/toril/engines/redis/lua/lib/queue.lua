@@ -6,7 +6,7 @@ local queue = {meta = false, own = false}
 function queue.read_settings()
   queue.meta = call('HMGET', P .. K.meta, F.is_paused, F.concurrency, F.rate_max, F.rate_ms, F.max_events, F.version)
   queue.own = call('HMGET', P .. K.toril, F.claims, F.window, F.expiring, F.held_till, F.grouped, F.groups_set,
-    F.groups_declared, F.tended_at, F.figures_minute, F.completed_minute, F.beside, F.stepping)
+    F.groups_declared, F.seats_checked_at, F.figures_minute, F.completed_minute, F.beside, F.stepping)
 end
 
 -- A queue is known from its first job or setting on. Gives the bound of its stream.

@@ -88,7 +88,7 @@ function settle.one(id, job, kind, text, shown, extra, trace)
       events.add('retries-exhausted', 'jobId', id, 'attemptsMade', job.made)
     end
   elseif kind == 'r' then
-    metrics.count(F.retried)
+    metrics.count(F.retries)
     local fields = finish.failure_fields(id, job.options, text, shown, trace)
     fields[#fields + 1], fields[#fields + 2] = F.errors, finish.errors(id, job.made + 1, brief)
     settle.retry(id, job, tonumber(extra), fields)
