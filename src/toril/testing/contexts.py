@@ -219,9 +219,7 @@ def context(
     """A context for a unit test of an `async def` handler, without a store. `recorded` has what the handler reports;
     `steps` has the values of durable steps by name, and those that are not in it run. `signals` has what waits get, by
     name, in order; a wait for which nothing is left has run out of time."""
-    recorded = Recorded()
-    recorded.children_given = children or {}
-    recorded.steps = GivenSteps(steps or {}, signals or {})
+    recorded = _recorded(children, steps, signals)
     claimed = _claimed(job_id, job_name, queue, attempt, attempts, metadata, checkpoint)
     made = TestContext(data, claimed, recorded, Signal(), state)
     made.recorded = recorded
@@ -244,13 +242,20 @@ def sync_context(
     signals: Mapping[str, Sequence[Any]] | None = None,
 ) -> SyncTestContext[T]:
     """A context for a unit test of a plain `def` handler; see `context`."""
-    recorded = Recorded()
-    recorded.children_given = children or {}
-    recorded.steps = GivenSteps(steps or {}, signals or {})
+    recorded = _recorded(children, steps, signals)
     claimed = _claimed(job_id, job_name, queue, attempt, attempts, metadata, checkpoint)
     made = SyncTestContext(data, claimed, recorded, Signal(), state, _at_once)
     made.recorded = recorded
     return made
+
+
+def _recorded(
+    children: Mapping[str, Any] | None, steps: Mapping[str, Any] | None, signals: Mapping[str, Sequence[Any]] | None
+) -> Recorded:
+    recorded = Recorded()
+    recorded.children_given = children or {}
+    recorded.steps = GivenSteps(steps or {}, signals or {})
+    return recorded
 
 
 def _claimed(

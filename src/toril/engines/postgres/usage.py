@@ -17,17 +17,7 @@ def usage(tx: Transaction, name: str) -> Usage:
     row = tx.find(name)
     if row is None:
         return Usage(bytes=0, jobs=0, sampled=0)
-    jobs = (
-        row.waiting
-        + row.suspects
-        + row.parked
-        + row.prioritized
-        + row.active
-        + row.delayed
-        + row.waiting_children
-        + row.completed
-        + row.failed
-    )
+    jobs = row.jobs
     first, end = first_key(row.key), first_key(row.key + 1)
     found = tx.one(_SQL["bounds"], (first, end)) if jobs else None
     sizes = [size for (size,) in tx.all(_SQL["sizes"], (*found, USAGE_SAMPLE, jobs))] if found else []

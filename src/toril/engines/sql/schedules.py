@@ -174,13 +174,20 @@ def _advance(tx: Transaction, queue: str, schedule: str, since: int, to: int | N
         tx.run(_SQL["started"], (row.key, schedule, since))
     if view.paused:
         return Moved.STALE
+    return _next_run(tx, row, view, to, "advance", otherwise="over")
+
+
+def _next_run(
+    tx: Transaction, row: QueueRow, view: ScheduleRow, to: int | None, statement: str, *, otherwise: str
+) -> Moved:
+    """Store the run of this slot, and say so in the schedule; without a slot, the schedule is over."""
     if to is None:
-        tx.run(_SQL["over"], (row.key, schedule))
+        tx.run(_SQL[otherwise], (row.key, view.schedule.id))
         return Moved.DONE
-    if _is_taken(tx, row, run_id(schedule, to)):
+    if _is_taken(tx, row, run_id(view.schedule.id, to)):
         return Moved.TAKEN
     run = store_job(tx, row, run_job(view.schedule, to))
-    tx.run(_SQL["advance"], (to, run, row.key, schedule))
+    tx.run(_SQL[statement], (to, run, row.key, view.schedule.id))
     return Moved.DONE
 
 
@@ -198,14 +205,7 @@ def _resume(tx: Transaction, queue: str, schedule: str, since: int, to: int | No
     view = _found(tx, row, schedule) if row else None
     if row is None or view is None or not view.paused or view.slot != since:
         return Moved.STALE
-    if to is None:
-        tx.run(_SQL["end"], (row.key, schedule))
-        return Moved.DONE
-    if _is_taken(tx, row, run_id(schedule, to)):
-        return Moved.TAKEN
-    run = store_job(tx, row, run_job(view.schedule, to))
-    tx.run(_SQL["resume"], (to, run, row.key, schedule))
-    return Moved.DONE
+    return _next_run(tx, row, view, to, "resume", otherwise="end")
 
 
 def _remove(tx: Transaction, queue: str, schedule: str) -> bool:

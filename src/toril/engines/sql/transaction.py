@@ -70,6 +70,12 @@ class QueueRow:
     stepping: int
 
     @property
+    def jobs(self) -> int:
+        """How many jobs it has, ended ones that are kept among them."""
+        in_line = self.waiting + self.suspects + self.prioritized + self.delayed + self.waiting_children
+        return in_line + self.parked + self.active + self.completed + self.failed
+
+    @property
     def ended_total(self) -> int:
         """How many jobs have ever ended, in whatever way."""
         return self.completed_total + self.failed_total + self.cancelled_total

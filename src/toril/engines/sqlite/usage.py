@@ -24,17 +24,7 @@ def usage(tx: Transaction, name: str) -> Usage:
         return Usage(bytes=0, jobs=0, sampled=0)
     (page,) = tx.one("PRAGMA page_size") or (4096,)
     first, end = first_key(row.key), first_key(row.key + 1)
-    jobs = (
-        row.waiting
-        + row.suspects
-        + row.parked
-        + row.prioritized
-        + row.active
-        + row.delayed
-        + row.waiting_children
-        + row.completed
-        + row.failed
-    )
+    jobs = row.jobs
     recorded = _OF_STEPS if row.stepping else ()
     sizes = [_job(tx, key, end, page, recorded) for key in _sample(tx, first, end, jobs)]
     held = sum(sizes) / len(sizes) * jobs if sizes else 0.0
