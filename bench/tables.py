@@ -43,7 +43,7 @@ def times(value: float | None) -> str:
 
 def about(results: Results) -> str:
     jobs = "" if results.scale == 1 else f" with {results.scale:g} times the usual number of jobs"
-    several = f"medians of {results.rounds} alternating rounds, with their ranges"
+    several = f"medians of {results.rounds} alternating rounds, with ranges"
     rounds = "one round" if results.rounds == 1 else several
     took = f"; {results.minutes} minutes in all" if results.minutes else ""
     return f"{results.date}; {results.machine}; {rounds}{jobs}{took}."
@@ -88,7 +88,7 @@ def slots(results: Results) -> str:
         "1 at once",
         "10 at once",
         "100 at once",
-        "with its default log",
+        "100, default logging",
         "10 ms each, 100 at once",
         "2 processes",
     ]
@@ -123,11 +123,11 @@ def latency(results: Results) -> str:
         [PEERS[name].title, *(spread(results.spread("latency", name, key)) for key in ("p50", "p95", "p99"))]
         for name in results.peers("latency")
     ]
-    return table(["started after, ms", "p50", "p95", "p99"], rows)
+    return table(["time to start, ms", "p50", "p95", "p99"], rows)
 
 
 def idle(results: Results) -> str:
-    columns = ["", "client commands/s", "including scripts/s", "CPU %", "worker MB", "beside it MB"]
+    columns = ["", "client commands/s", "including scripts/s", "CPU %", "worker MB", "other processes MB"]
     keys = ("asked", "commands", "cpu", "resident", "beside")
     rows = [
         [PEERS[name].title, *(number(results.median("idle", name, key)) for key in keys)]
@@ -151,7 +151,7 @@ def files(results: Results) -> str:
         "one at a time /s",
         "in bulk /s",
         "run /s",
-        "with its default log /s",
+        "run /s, default logging",
         "Toril is",
         "worker µs/job",
         "p50 ms",
@@ -172,7 +172,7 @@ def growth(results: Results) -> str:
                 row += [spread(results.spread(case, name)), "" if size == "1k" else spread(least)]
                 row += [number(results.median(case, name, key)) for key in ("redis", "commands")]
             rows.append(row)
-    own = ("share of that with 1,000", "Redis µs", "commands")
+    own = ("relative to 1,000", "Redis µs", "commands")
     return table(["backlog", "Toril /s", *own, "BullMQ /s", *own], rows)
 
 
@@ -182,7 +182,7 @@ def persistent(results: Results) -> str:
         ours, theirs = (results.spread(f"aof-{case}", peer) for peer in ("toril", NODE))
         ahead = ratio(ours.median if ours else None, theirs.median if theirs else None)
         rows.append([name, spread(ours), spread(theirs), times(ahead)])
-    return table(["with AOF, jobs/s", "Toril", "BullMQ (Node)", "Toril is"], rows)
+    return table(["with an append-only file, jobs/s", "Toril", "BullMQ (Node)", "Toril is"], rows)
 
 
 def failures(results: Results) -> str:

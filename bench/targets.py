@@ -96,22 +96,22 @@ def _of(case: str, figure: str, peer: str = "toril", scale: float = 1.0) -> Call
 
 TARGETS = [
     Target("no-op jobs, 100 at once", "BullMQ (Node)", _drained([NODE]), 1.7),
-    Target("the same with the default log", "BullMQ (Node)", _against_node("drain-100-log"), 1.8),
+    Target("the same, default logging", "BullMQ (Node)", _against_node("drain-100-log"), 1.8),
     Target(
-        "the same with the default log", "Toril without",
+        "the same, default logging", "Toril without logging",
         lambda results: ratio(results.median("drain-100-log", "toril"), results.median("drain-100", "toril")), 0.85,
     ),
     Target("no-op jobs, 100 at once", "bullmq (Python)", _drained([FIRST_PORT]), 12),
     Target("no-op jobs, 100 at once", "the best other Python peer", _drained(OTHERS), 6),
     Target("no-op jobs, one at a time", "BullMQ (Node)", _one_slot([NODE]), 1.1),
     Target("no-op jobs, one at a time", "the best Python peer that acknowledges", _one_slot(ACKNOWLEDGING_PYTHON), 1.2),
-    Target("no-op jobs, one at a time", "Huey, which does not", _one_slot(["huey"]), 1.0),
-    Target("jobs of 10 ms, 100 at once", "the possible 10,000/s", _of("io", "rate", scale=0.01), 75, unit="%"),
+    Target("no-op jobs, one at a time", "Huey, which does not acknowledge", _one_slot(["huey"]), 1.0),
+    Target("jobs of 10 ms, 100 at once", "the theoretical 10,000/s", _of("io", "rate", scale=0.01), 75, unit="%"),
     Target("added in bulk", "BullMQ (Node)", _against_node("bulk"), 3),
     Target("added one at a time", "BullMQ (Node)", _against_node("one"), 1.0),
     Target("latency, p50", "the best peer that acknowledges", _picked_up("p50"), 0.95, "at most"),
     Target("latency, p99", "the best peer that acknowledges", _picked_up("p99"), 1.0, "at most"),
-    Target("idle: client commands", "per second and queue", _of("idle", "asked"), 0.5, "at most", ""),
+    Target("idle: client commands per second, per queue", "", _of("idle", "asked"), 0.5, "at most", ""),
     Target("idle: memory of a worker process", "", _of("idle", "resident"), 45, "at most", "MB"),
     Target(
         "memory of a waiting job", "BullMQ (Node), same options",
@@ -126,23 +126,23 @@ TARGETS = [
         ),
         7,
     ),
-    Target("no-op jobs on a file", "a second", _of("file-drain", "rate", "toril-file"), 25_000, unit=""),
+    Target("no-op jobs on a file, per second", "", _of("file-drain", "rate", "toril-file"), 25_000, unit=""),
     Target(
-        "the same with the default log", "Toril without",
+        "the same, default logging", "Toril without logging",
         lambda results: ratio(
             results.median("file-drain-log", "toril-file"), results.median("file-drain", "toril-file")
         ),
         0.85,
     ),
     Target(
-        "added one by one to a file", "SqliteHuey",
+        "added one at a time to a file", "SqliteHuey",
         lambda results: ratio(results.median("file-one", "toril-file"), results.median("file-one", "huey-file")), 1.0,
     ),
-    Target("picked up from a file, p50", "", _of("file-latency", "p50", "toril-file"), 3, "at most", "ms"),
-    Target("picked up from a file, p99", "", _of("file-latency", "p99", "toril-file"), 10, "at most", "ms"),
-    Target("idle on a file: processor", "", _of("file-idle", "cpu", "toril-file"), 0.5, "at most", "%"),
+    Target("latency on a file, p50", "", _of("file-latency", "p50", "toril-file"), 3, "at most", "ms"),
+    Target("latency on a file, p99", "", _of("file-latency", "p99", "toril-file"), 10, "at most", "ms"),
+    Target("idle on a file: CPU", "", _of("file-idle", "cpu", "toril-file"), 0.5, "at most", "%"),
     *(
-        Target(f"no-op jobs with 1,000,000 {shape}", "with 1,000", _grown(shape), 0.9)
+        Target(f"no-op jobs with 1,000,000 {shape}", "the same with 1,000", _grown(shape), 0.9)
         for shape in ("waiting", "delayed", "prioritized")
     ),
 ]  # fmt: skip
