@@ -61,12 +61,12 @@ def page() -> str:
     lines = [
         "# What Toril can do",
         "",
-        "Each capability, with the files of the tests that show it. A mark with the number of the row, such as",
-        '`@pytest.mark.covers("R016")`, stands before each of these tests.',
+        "This page lists what Toril can do, and the files with the tests that show it. In these files, the tests are",
+        'marked with the number of the row, as in `@pytest.mark.covers("R016")`.',
         "",
-        f"Tests show {len(shown)} of the {len(OWED)} rows R and X; the others are [listed](#not-shown-by-a-test) with",
-        "the reason. Faults and bad input are in the [catalogue](reliability.md#catalogue). `make capabilities` writes",
-        "this page from the marks and from the sentences in `capabilities.toml`.",
+        f"Tests show {len(shown)} of the {len(OWED)} rows R and X; the others are [listed](#not-shown-by-a-test), with",
+        "the reason. For faults and bad input, see the [catalogue](reliability.md#catalogue). `make capabilities`",
+        "writes this page from the marks and from the sentences in `capabilities.toml`.",
     ]
     for section, rows in sentences().items():
         present = {row: text for row, text in rows.items() if row in covered and row[0] not in ELSEWHERE}
