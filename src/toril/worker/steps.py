@@ -779,7 +779,7 @@ class AttemptSteps:
             self._differs(AssertionError(f"{_named(missed)}: {_MISSED}"))
         if not returned or self.rested is not None:
             return
-        left = [key for key in self._rows if key not in self._asked]
+        left = sorted((key for key in self._rows if key not in self._asked), key=self._number)
         if left:
             await self._log(f"recorded, but not asked for: {_named(left)}")
         unread = await self._services.writer.unread(self._lease, self._signal) if self._waited else ()
@@ -854,6 +854,11 @@ class AttemptSteps:
         if not self._warned and (answer.steps >= MANY_STEPS or answer.bytes >= MANY_STEP_BYTES):
             self._warned = True
             await self._log(f"the job has recorded {answer.steps} steps of {answer.bytes:,} bytes in all")
+
+    def _number(self, key: str) -> int:
+        """Which of the job's records a row is; stores give them in any order."""
+        row = load_step(key, self._rows[key])
+        return 0 if row is None else row.seq
 
     def _lost(self) -> LeaseLost:
         return LeaseLost(f"this attempt has lost its lease on job {self._lease.id}, so its step was not recorded")
