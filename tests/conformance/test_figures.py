@@ -1,11 +1,14 @@
 """What is counted beside completed and failed jobs: how long they waited and ran, which names failed, what was lost."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from tests.conformance.jobs import add, claim, claim_one, settle
+from tests.conformance.stepping import recorded, report, resting, running, sleep, steps_of, wait
 from toril.model import (
+    Call,
     Claim,
     Claimed,
     Completed,
@@ -13,17 +16,19 @@ from toril.model import (
     Failure,
     MetricsWindow,
     NewJob,
+    NewSignal,
     Outcome,
     QueueSnapshot,
     Released,
     Replay,
     Retried,
     Settlement,
+    SignalWait,
     Snoozed,
     ms_of,
 )
 from toril.operate.metrics import metrics
-from toril.policy.metrics import ERROR, RANGES, STEPS, bucket_of
+from toril.policy.metrics import ERROR, RANGES, STEPS, bucket_of, sum_of
 from toril.store.engine import Store
 from toril.testing import ManualClock
 
@@ -277,3 +282,41 @@ async def test_figures_go_on_after_a_clock_was_ahead(engine: Store, clock: Manua
     assert found.run.count >= 2  # those after it, at least
     assert found.completed >= 2
     assert (await look(engine)).total.runs == {bucket_of(1_000): 4}
+
+
+async def test_steps_rests_and_signals_are_counted_once(engine: Store, clock: ManualClock) -> None:
+    lease = (await running(engine)).lease
+    again = Call("w", 1)
+    for _ in range(2):  # the second time it is known, and not counted
+        await recorded(engine, report(lease), report(lease, "b"), call=again)
+    await recorded(engine, report(lease, text="2"))  # the first one stays
+    await steps_of(engine).receive(lease, "early", [SignalWait("early")])
+    await resting(engine, lease, sleep(delay=60_000), wait("approval", delay=60_000))
+    clock.advance(60_000)
+    sent = [
+        NewSignal(name="approval", job_id=lease.id, id="a"), NewSignal(name="approval", job_id=lease.id, id="a"),
+        NewSignal(name="other", job_id=lease.id, only_if_waiting=True), NewSignal(name="paid", key="7"),
+        NewSignal(name="paid", job_id="nobody"),
+    ]  # fmt: skip
+    for _ in range(2):
+        await steps_of(engine).deliver("q", sent, call=Call("w", 2))
+    clock.advance(180_000)
+    claimed = await claim_one(engine)
+    await steps_of(engine).receive(claimed.lease, "w", [SignalWait("approval")])
+
+    found = await look(engine)
+
+    for counted in (found.total, sum_of(found.slices.values())):
+        assert (counted.rests, counted.steps) == (1, 5)
+        assert counted.signals == {"woken": 1, "duplicate": 1, "not_waiting": 1, "kept": 1}
+
+
+async def test_a_row_that_was_refused_and_a_rest_that_is_over_are_not_counted(engine: Store) -> None:
+    lease = (await running(engine)).lease
+    await recorded(engine, report(replace(lease, token="another")))
+    await steps_of(engine).deliver("q", [NewSignal(name="approval", job_id=lease.id)])
+    await resting(engine, lease, wait("approval"))  # it has come
+
+    total = (await look(engine)).total
+
+    assert (total.rests, total.steps, total.signals) == (0, 1, {"kept": 1})

@@ -234,8 +234,11 @@ async def test_jobs_that_rest_are_counted(here: Served) -> None:
         shown = await ask(client, "GET", "/queues/people")
         (seen,) = [each for each in (await ask(client, "GET", "/overview"))["queues"] if each["queue"] == "people"]
         metrics = await ask(client, "GET", "/queues/people/metrics")
+    await here.app.queues["people"].signal("paid", key="invoice:8")
     found = await samples(here)
 
+    assert (found["toril_rests_total", "people"], found["toril_steps_total", "people"]) == (1, 2)
+    assert found["toril_signals_total", "people", "kept"] == 1
     assert [each["counts"]["resting"] for each in (shown, seen, metrics)] == [1, 1, 1]
     assert [each["counts"]["delayed"] for each in (shown, seen, metrics)] == [2, 2, 2]
     assert (found["toril_queue_resting_jobs", "people"], found["toril_queue_jobs", "people", "delayed"]) == (1, 2)

@@ -14,7 +14,8 @@ REAPER: Final = "reaper"  # the role of the leader of the recovery
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricTotals:
     """What was counted over a period. Waits and runs are histograms, from bucket to count; see `policy.metrics`.
-    `other_failures` counts the names beyond those that are listed."""
+    `other_failures` counts the names beyond those that are listed. `rests` are those that began, `steps` the rows that
+    jobs recorded of durable steps, `signals` those that reached a job or a key, by their outcome."""
 
     waits: Mapping[int, int] = field(default_factory=dict)
     runs: Mapping[int, int] = field(default_factory=dict)
@@ -24,6 +25,9 @@ class MetricTotals:
     retries: int = 0
     stalls: int = 0
     lost: int = 0
+    rests: int = 0
+    steps: int = 0
+    signals: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,10 @@ __all__ = [
     "NAMES",
     "NAME_BYTES",
     "RANGES",
+    "RECORDS",
+    "RESTS",
     "RETRIES",
+    "SIGNALLED",
     "SLICES",
     "STALLS",
     "STEPS",
@@ -153,18 +156,22 @@ NAMES: Final = 20  # names whose failures are counted separately
 ALL_NAMES: Final = 100  # the same in the total
 NAME_BYTES: Final = 100  # of such a name
 
-# Counts as stores keep them: `w` and `r` followed by a bucket, `n` followed by a name, and the letters below.
+# Counts as stores keep them: `w` and `r` followed by a bucket, `n` followed by a name, `g` followed by the outcome of a
+# signal, and the letters below.
 Counted: TypeAlias = dict[str, int]
 OTHERS: Final = "o"
 CANCELLED: Final = "x"
 RETRIES: Final = "e"
 STALLS: Final = "s"
 LOST: Final = "l"
+RESTS: Final = "z"
+RECORDS: Final = "d"  # rows of durable steps
+SIGNALLED: Final = "g"
 
 
 def totals_of(counted: Mapping[str, int]) -> MetricTotals:
     """Counts, from what a store keeps of them."""
-    found: dict[str, dict[str, int]] = {"w": {}, "r": {}, "n": {}}
+    found: dict[str, dict[str, int]] = {"w": {}, "r": {}, "n": {}, SIGNALLED: {}}
     for field, count in counted.items():
         if len(field) > 1 and field[0] in found:
             found[field[0]][field[1:]] = count
@@ -179,6 +186,9 @@ def totals_of(counted: Mapping[str, int]) -> MetricTotals:
         retries=counted.get(RETRIES, 0),
         stalls=counted.get(STALLS, 0),
         lost=counted.get(LOST, 0),
+        rests=counted.get(RESTS, 0),
+        steps=counted.get(RECORDS, 0),
+        signals=found[SIGNALLED],
     )
 
 
@@ -209,6 +219,9 @@ def sum_of(totals: Iterable[MetricTotals]) -> MetricTotals:
         retries=sum(each.retries for each in given),
         stalls=sum(each.stalls for each in given),
         lost=sum(each.lost for each in given),
+        rests=sum(each.rests for each in given),
+        steps=sum(each.steps for each in given),
+        signals=dict(sum((Counter(each.signals) for each in given), Counter())),
     )
 
 

@@ -127,6 +127,11 @@ def _counters(queues: Iterable[QueueSnapshot]) -> Iterator[Metric]:
     retries = CounterMetricFamily("toril_job_retries", "Failed attempts that are retried.", labels=["queue"])
     stalled = CounterMetricFamily("toril_stalled", "Jobs recovered from dead workers.", labels=["queue"])
     lost = CounterMetricFamily("toril_lease_losses", "Leases that expired before they were renewed.", labels=["queue"])
+    rests = CounterMetricFamily("toril_rests", "Times that jobs began to rest.", labels=["queue"])
+    steps = CounterMetricFamily("toril_steps", "Rows that jobs recorded of durable steps.", labels=["queue"])
+    signals = CounterMetricFamily(
+        "toril_signals", "Signals to jobs and keys, by what became of them.", labels=["queue", "outcome"]
+    )
     for each in queues:
         ended.add_metric([each.name, "completed"], each.completed_total)
         ended.add_metric([each.name, "failed"], each.failed_total)
@@ -139,7 +144,11 @@ def _counters(queues: Iterable[QueueSnapshot]) -> Iterator[Metric]:
         retries.add_metric([each.name], each.total.retries)
         stalled.add_metric([each.name], each.total.stalls)
         lost.add_metric([each.name], each.total.lost)
-    yield from (ended, failures, retries, stalled, lost)
+        rests.add_metric([each.name], each.total.rests)
+        steps.add_metric([each.name], each.total.steps)
+        for outcome, count in each.total.signals.items():
+            signals.add_metric([each.name, outcome], count)
+    yield from (ended, failures, retries, stalled, lost, rests, steps, signals)
 
 
 def _times(name: str, about: str, histograms: Iterable[tuple[str, Mapping[int, int]]]) -> Metric:

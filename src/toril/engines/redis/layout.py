@@ -237,6 +237,9 @@ FIELDS: Final = {
     "retries": "e",
     "stalled": "s",
     "lost": "l",  # leases that ran out
+    "rests": "z",
+    "records": "d",  # rows of durable steps
+    "signalled": "g",  # signals of the outcome that follows
     "minute": "m",
     # metrics
     "count": "count",

@@ -219,9 +219,10 @@ class QueueChanges:
         self.removed_early.append(key)
         self._writes["disown"].append((key,))
 
-    def count(self, field: str) -> None:
-        """Count one more, for the metrics."""
-        self.counted[field] = self.counted.get(field, 0) + 1
+    def count(self, field: str, more: int = 1) -> None:
+        """Count one more, or some, for the metrics."""
+        if more:
+            self.counted[field] = self.counted.get(field, 0) + more
 
     def completed(self, count: int) -> int:
         """Count jobs that completed. Returns the key of the last run record before them."""

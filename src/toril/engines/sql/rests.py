@@ -24,6 +24,7 @@ from toril.model import (
     StepKind,
     StepRow,
 )
+from toril.policy.metrics import RECORDS, RESTS
 
 __all__ = ["await_keys", "begin_rest", "end_times", "is_awaited_elsewhere", "stop_awaiting"]
 
@@ -60,6 +61,7 @@ def begin_rest(step: QueueChanges, job: JobFacts, rested: Rested) -> Failure | b
     text = dump_rest(RestRow(now, first, reasons, for_children))
     due = now + MAX_DELAY if first is None else first
     step.write("rest", [(job.key, step.row.key, due, for_children, text)])
+    step.count(RESTS)
     if all(each.kind is StepKind.CALLED for each in rested.rests):
         step.row.resting_for_children += 1
         step.wait_for_children(job.key)
@@ -77,16 +79,16 @@ def _record(step: QueueChanges, job: JobFacts, rests: Sequence[Rest]) -> tuple[R
     if not rests:
         return ()
     recorded = recorded_job(step.tx, job.key)
-    reasons = []
+    before, reasons = recorded.seq, list[RestReason]()
     for each in rests:
         row = _row_of(step, recorded, job, each)
         if row is None:
-            recorded.save(step.tx, step.row)
-            return None
+            break
         until = row.until if row.kind is each.kind else step.tx.now
         reasons.append(RestReason(each.key, each.kind, until, each.signals))
     recorded.save(step.tx, step.row)
-    return tuple(reasons)
+    step.count(RECORDS, recorded.seq - before)
+    return tuple(reasons) if len(reasons) == len(rests) else None
 
 
 def _row_of(step: QueueChanges, recorded: RecordedJob, job: JobFacts, rest: Rest) -> StepRow | None:

@@ -1,6 +1,7 @@
 """Signals in SQL: sent to jobs, or by key to whoever waits for it; each received once."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -9,6 +10,7 @@ from toril.codec.steps import dump_received, load_rest, load_step
 from toril.engines.sql.calls import recall, remember
 from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.groups import make_ready
+from toril.engines.sql.metrics import record as count
 from toril.engines.sql.recorded import RecordedJob, holder, recorded_job, steps_key
 from toril.engines.sql.rests import await_keys, stop_awaiting
 from toril.engines.sql.schema import RECORDED, SIGNALS, Place, job_id
@@ -36,10 +38,12 @@ from toril.model import (
     StepVerdict,
     letter_id,
 )
+from toril.policy.metrics import RECORDS, SIGNALLED
 
 __all__ = ["deliver", "inbox", "keep_signal", "put_signal", "receive"]
 
 _SQL: Final = statements("signals")
+_REACHED_NOBODY: Final = (SignalOutcome.MISSING, SignalOutcome.ENDED)
 _OPEN: Final = (StepKind.WAIT, StepKind.FAILED, StepKind.RETRY)  # rows under which a signal may still be received
 
 
@@ -89,6 +93,9 @@ def deliver(tx: Transaction, queue: str, signals: Sequence[NewSignal], call: Cal
     if before is not None:
         return [DeliveredSignal(SignalOutcome(outcome), job) for outcome, job in before]
     answers = [_deliver(tx, queue, each) for each in signals]
+    counted = Counter(f"{SIGNALLED}{each.outcome.value}" for each in answers if each.outcome not in _REACHED_NOBODY)
+    if counted:
+        count(tx, tx.queue(queue), counted)
     remember(tx, call, [(each.outcome, each.job_id) for each in answers])
     return answers
 
@@ -226,6 +233,7 @@ class _Reading:
         if text is None:
             return StepAnswer(StepVerdict.FULL, tx.now, None, job.count, job.bytes)
         job.save(tx, row)
+        count(tx, row, {RECORDS: 1})
         return StepAnswer(StepVerdict.OK, tx.now, text, job.count, job.bytes)
 
 

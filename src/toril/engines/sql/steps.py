@@ -8,6 +8,7 @@ from toril.codec.steps import load_rest
 from toril.engines.shared import cursor_number, cursor_numbers
 from toril.engines.sql.calls import recall, remember
 from toril.engines.sql.inspector import STORED_JOB, record_of
+from toril.engines.sql.metrics import record as count
 from toril.engines.sql.recorded import holder, recorded_job, replaces, steps_key
 from toril.engines.sql.replay import rewind
 from toril.engines.sql.schema import PAGE_BYTES
@@ -31,6 +32,7 @@ from toril.model import (
     StepRow,
     StepVerdict,
 )
+from toril.policy.metrics import RECORDS
 from toril.store.capabilities import StepStore
 from toril.store.checked import implements
 
@@ -108,20 +110,24 @@ def record(tx: Transaction, queue: str, reports: Sequence[StepReport], call: Cal
     before = recall(tx, call)
     if before is not None:
         return [StepAnswer(StepVerdict(verdict), *rest) for verdict, *rest in before]
-    answers = [_record(tx, queue, each) for each in reports]
+    found = [_record(tx, queue, each) for each in reports]
+    answers, written = [answer for answer, _ in found], sum(wrote for _, wrote in found)
+    if written:
+        count(tx, tx.queue(queue), {RECORDS: written})
     remember(tx, call, [(each.verdict, each.now, each.row, each.steps, each.bytes) for each in answers])
     return answers
 
 
-def _record(tx: Transaction, queue: str, report: StepReport) -> StepAnswer:
+def _record(tx: Transaction, queue: str, report: StepReport) -> tuple[StepAnswer, bool]:
+    """What became of a row, and whether it was written."""
     held = holder(tx, queue, report.lease)
     if isinstance(held, StepVerdict):
-        return StepAnswer(held, tx.now)
+        return StepAnswer(held, tx.now), False
     key, made = held
     job = recorded_job(tx, key)
     before = job.row(tx, report.key)
     if not replaces(report.kind, before, until=report.until):
-        return StepAnswer(StepVerdict.OK, tx.now, before, job.count, job.bytes)
+        return StepAnswer(StepVerdict.OK, tx.now, before, job.count, job.bytes), False
     until = report.until if report.delay is None else tx.now + report.delay
     row = StepRow(
         report.key,
@@ -137,9 +143,10 @@ def _record(tx: Transaction, queue: str, report: StepReport) -> StepAnswer:
     )
     text = job.put(tx, row, before)
     if text is None:
-        return StepAnswer(StepVerdict.FULL, tx.now, None, job.count, job.bytes)
+        return StepAnswer(StepVerdict.FULL, tx.now, None, job.count, job.bytes), False
     job.save(tx, tx.queue(queue))
-    return StepAnswer(StepVerdict.OK, tx.now, text if report.kind in TIMED else None, job.count, job.bytes)
+    answer = StepAnswer(StepVerdict.OK, tx.now, text if report.kind in TIMED else None, job.count, job.bytes)
+    return answer, True
 
 
 def page(tx: Transaction, queue: str, identity: str, after: int, limit: int, where: Kept) -> Page[tuple[str, str]]:

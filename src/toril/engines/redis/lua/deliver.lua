@@ -4,7 +4,7 @@
 -- ARGV    now, sender, number; the queue's name; for each name, key, job, id, ttl, `1` only if a job rests for it, payload
 -- Returns for each an outcome, and its job if that is known
 -- Events  waiting
--- uses calls events queue places steps signals parents
+-- uses calls events metrics queue places steps signals parents
 local before = calls.recall()
 if before then return before end
 local mistake = context.wrong('list', K.wait, K.active) or context.wrong('stream', K.events)
@@ -77,6 +77,11 @@ for i = 5, #ARGV, 7 do
     answer[#answer + 1] = by_key(name, key, id, ttl, only == '1', payload)
   end
 end
+for i = 1, #answer do
+  local outcome = answer[i][1]
+  if outcome ~= 'missing' and outcome ~= 'ended' then metrics.count(F.signalled .. outcome) end
+end
+metrics.flush()
 if longest then
   events.trim(longest)
   places.mark_ready()

@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; id, token, the row's key, digest or `-`; for each signal its name, key or nothing, both as JSON
 -- Returns verdict, now, the row if there is one, how many rows the job has, their bytes
 -- Events  none
--- uses calls leases steps signals
+-- uses calls leases metrics steps signals
 local OK, LOST, MISSING, FULL, CLASH = 0, 1, 2, 3, 4
 local id, name = ARGV[4], ARGV[6]
 local held = leases.held({id}, {ARGV[5]})[1]
@@ -25,7 +25,10 @@ end
 
 local function write(there, text)
   local row = steps.write(job, name, there, 'w', '0', ARGV[7], text)
-  if row then signals.stop_awaiting(id, over) end
+  if row then
+    signals.stop_awaiting(id, over)
+    metrics.count(F.records)
+  end
   return row
 end
 
@@ -54,5 +57,6 @@ if not held then
 end
 job = steps.of(id)
 local verdict, row = read()
+metrics.flush()
 calls.remember({verdict, now, row and true or false, job.count, job.bytes})
 return {verdict, now, row, job.count, job.bytes}

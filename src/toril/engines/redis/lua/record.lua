@@ -3,7 +3,7 @@
 -- ARGV    now, sender, number; for each row id, token, key, kind, text, took, digest or `-`, delay, until
 -- Returns for each verdict, now, the row where the caller does not know it, how many rows the job has, their bytes
 -- Events  none
--- uses calls leases steps
+-- uses calls leases metrics steps
 local before = calls.recall()
 if before then return before end
 local mistake = context.wrong('zset', K.deadlines) or context.wrong('hash', K.toril)
@@ -21,6 +21,7 @@ local function write(job, name, kind, text, took, digest, delay, till)
   if not steps.counts(there, kind, till ~= '') then return {OK, now, there, job.count, job.bytes} end
   local row = steps.write(job, name, there, kind, took, digest, steps.timed(kind, text, delay, till))
   if not row then return {FULL, now, false, job.count, job.bytes} end
+  metrics.count(F.records)
   local _, time = steps.parts(row)
   return {OK, now, time and row or false, job.count, job.bytes}
 end
@@ -33,5 +34,6 @@ for i, held in ipairs(leases.held(ids, tokens)) do
     answer[i] = {call('EXISTS', P .. ids[i]) == 1 and LOST or MISSING, now, false, 0, 0}
   end
 end
+metrics.flush()
 calls.remember(answer)
 return answer

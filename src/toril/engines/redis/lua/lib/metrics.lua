@@ -66,8 +66,8 @@ end
 
 -- What is counted beside BullMQ's numbers is gathered in a step, and added to the minute under way by `flush`. Nothing
 -- depends on it, so a key of a wrong type stops nobody.
-function metrics.count(field)
-  counted_some, happened[field] = true, (happened[field] or 0) + 1
+function metrics.count(field, more)
+  counted_some, happened[field] = true, (happened[field] or 0) + (more or 1)
 end
 
 -- Delays from elsewhere may be fractions, or no time at all. The buckets of times of a month and more, which no byte

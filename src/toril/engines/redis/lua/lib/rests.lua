@@ -1,5 +1,5 @@
 -- A running job comes to rest: its rows, whether something has come already, and where it stands then.
--- needs events line steps signals
+-- needs events line metrics steps signals
 -- A rest is {key, kind, text, delay or '', digest or '-', {name, key or ''} of each signal, '1' if the row is there, key and
 -- signals as JSON}; `till` is added to it: when it is over, nil if it has no time.
 local rests = {}
@@ -13,6 +13,7 @@ function rests.record(id, list)
     if r[7] ~= '1' and steps.counts(row, r[2]) then
       row = steps.write(job, r[1], row, r[2], '0', r[5], steps.timed(r[2], r[3], r[4], ''))
       if not row then return false end
+      metrics.count(F.records)
     end
     local kind, till = steps.parts(row)
     if kind ~= r[2] then r.till = 0 else r.till = tonumber(till or nil) end  -- another row: the next run sees to it
@@ -50,6 +51,7 @@ function rests.begin(id, list)
   end
   local due = first or now + N.longest_rest
   steps.start_using()
+  metrics.count(F.rests)
   call('HSET', P .. id, F.rest, '{"since":' .. NOW .. ',"until":' .. (first and string.format('%.0f', first) or 'null')
     .. ',"children":' .. tostring(rests.waits_for_children(list)) .. ',"for":[' .. table.concat(reasons, ',') .. ']}')
   call('ZADD', P .. K.resting, string.format('%.0f', children_only and N.rest_last or due), id)
