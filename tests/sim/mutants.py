@@ -11,6 +11,7 @@ from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.schema import Held, JobFacts, Place
 from toril.engines.sql.statements import Query
 from toril.engines.sql.transaction import Transaction, keys_of
+from toril.engines.sqlite import hot_path
 from toril.errors import EngineUnavailable
 from toril.model import Call, Cause, Released, Settlement
 
@@ -180,7 +181,7 @@ def _memory_of_the_process() -> tuple[Change, ...]:
 
     return (
         *((module, "recall", lambda _: recall) for module in _CALLERS),
-        *((module, "remember", lambda _: remember) for module in (add, exchange, leases, calls)),
+        *((module, "remember", lambda _: remember) for module in (add, hot_path, exchange, leases, calls)),
     )
 
 
@@ -207,7 +208,7 @@ def _answer_first() -> tuple[Change, ...]:
 
         return exchange_after
 
-    return ((engine, "add", later), (engine, "exchange", pay))
+    return ((hot_path, "add", later), (engine, "exchange", pay))
 
 
 def _left_active(original: Callable[[QueueChanges, int], None]) -> Callable[[QueueChanges, int], None]:
