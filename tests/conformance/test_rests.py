@@ -81,6 +81,7 @@ async def events(engine: Store, job_id: str, queue: str = "q") -> list[tuple[Eve
     return found[last + 1 :]
 
 
+@pytest.mark.covers("R271")
 async def test_a_job_that_rests_holds_nothing(step_engine: Store, clock: ManualClock) -> None:
     lease = (await running(step_engine)).lease
 
@@ -531,6 +532,7 @@ async def test_jobs_that_rest_do_not_count_as_waiting(step_engine: Store) -> Non
         await add(step_engine, new_job(group="g"))
 
 
+@pytest.mark.covers("R271")
 async def test_a_job_that_rests_gives_its_seat_up(step_engine: Store, clock: ManualClock) -> None:
     await step_engine.configure("q", [SetGroups(GroupLimits(concurrency=1))])
     await add(step_engine, *(new_job(name, group="g") for name in ("one", "two", "three")))

@@ -53,6 +53,7 @@ async def rewind(engine: Store, job_id: str, to: str | None = None, call: Call |
     return await steps_of(engine).rewind("q", job_id, to, call=call)
 
 
+@pytest.mark.covers("R277")
 async def test_a_row_and_all_after_it_are_forgotten(step_engine: Store, clock: ManualClock) -> None:
     lease = (await with_steps(step_engine, "z", "b", "a", "m")).lease
     await settle(step_engine, lease, Released())

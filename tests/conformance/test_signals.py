@@ -107,6 +107,7 @@ async def unread(engine: Store, job_id: str, **given: Any) -> list[str]:
     return [each.payload for each in await steps_of(engine).inbox("q", job_id, **given)]
 
 
+@pytest.mark.covers("R272")
 async def test_a_signal_is_kept_until_somebody_waits_for_it(step_engine: Store, clock: ManualClock) -> None:
     lease = (await running(step_engine)).lease
     assert await send(step_engine, lease.id, payload='{"a": 1}', id="x") is KEPT
@@ -264,6 +265,7 @@ async def test_a_signal_that_did_not_fit_is_set_aside(step_engine: Store, clock:
     assert await payload(step_engine, lease) == "1"
 
 
+@pytest.mark.covers("R272")
 async def test_an_id_makes_a_second_signal_harmless(step_engine: Store) -> None:
     lease, other = (await running(step_engine)).lease, (await running(step_engine)).lease
 
@@ -392,6 +394,7 @@ async def test_an_inbox_has_room_for_a_megabyte(step_engine: Store) -> None:
         NewSignal(name="ok", job_id="1", payload=large + "é")
 
 
+@pytest.mark.covers("R273")
 async def test_a_signal_by_key_is_kept_for_whoever_will_wait(step_engine: Store, clock: ManualClock) -> None:
     lease = (await running(step_engine)).lease
     (kept,) = await steps_of(step_engine).deliver("q", [NewSignal(name="ok", key="k", payload="1", id="x")])
@@ -427,6 +430,7 @@ async def test_a_queue_keeps_ten_thousand_signals(step_engine: Store, clock: Man
     assert await post(step_engine, "more") is KEPT, "those that are over do not count"
 
 
+@pytest.mark.covers("R273")
 async def test_a_signal_by_key_goes_to_the_job_that_waits_for_it(step_engine: Store) -> None:
     lease = (await running(step_engine)).lease
     assert (await receive(step_engine, lease, by="k")).row is None  # from now on it is sent here

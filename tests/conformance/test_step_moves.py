@@ -74,6 +74,7 @@ async def moved(source: Store, target: Store, *queues: str) -> None:
         await sound(store, *(queues or ("q",)))
 
 
+@pytest.mark.covers("R278")
 async def test_rows_and_signals_arrive_as_they_were(ends: tuple[Store, Store], clock: ManualClock) -> None:
     source, target = ends
     lease = (await with_steps(source, "z", "a", "käse", text='"5.0 é"', id="mine", keep_failed=KEEP_ALL)).lease

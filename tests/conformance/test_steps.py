@@ -346,6 +346,7 @@ async def test_a_dead_letter_keeps_its_rows(step_engine: Store) -> None:
     assert await all_rows(step_engine, lease.id) == {}
 
 
+@pytest.mark.covers("R278")
 async def test_a_replay_goes_on_with_the_rows(step_engine: Store, clock: ManualClock) -> None:
     lease = (await running(step_engine)).lease
     written = await write(step_engine, lease)

@@ -51,6 +51,7 @@ def office() -> Office:
     return Office()
 
 
+@pytest.mark.covers("R267")
 async def test_a_handler_sleeps_for_days_and_repeats_nothing(office: Office) -> None:
     app = App("memory://")
     calls: list[int] = []
@@ -79,6 +80,7 @@ async def test_a_handler_sleeps_for_days_and_repeats_nothing(office: Office) -> 
     assert calls == [1, 1], "a rest spends no attempt"
 
 
+@pytest.mark.covers("R267")
 @pytest.mark.parametrize("after", ["create", "write", "send"])
 async def test_a_worker_may_die_after_any_step(office: Office, after: str) -> None:
     app, died = App("memory://"), list[str]()
@@ -109,6 +111,7 @@ async def test_a_worker_may_die_after_any_step(office: Office, after: str) -> No
     assert died == [after]
 
 
+@pytest.mark.covers("R269")
 async def test_a_failed_step_can_be_compensated() -> None:
     app, done = App("memory://"), list[str]()
 
@@ -134,6 +137,7 @@ async def test_a_failed_step_can_be_compensated() -> None:
     assert letter.failure.reason == "not charged: away"
 
 
+@pytest.mark.covers("R274")
 async def test_branches_rest_together_and_wake_one_by_one() -> None:
     app, done = App("memory://"), list[int]()
 
@@ -156,6 +160,7 @@ async def test_branches_rest_together_and_wake_one_by_one() -> None:
     assert done == [1, 2, 3]
 
 
+@pytest.mark.covers("R275")
 async def test_a_handler_calls_another_job_and_gets_its_result() -> None:
     app = App("memory://")
 

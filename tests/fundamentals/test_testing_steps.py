@@ -53,6 +53,7 @@ async def test_a_test_sees_what_a_job_has_recorded() -> None:
             await test.assert_steps(job, ["double"])
 
 
+@pytest.mark.covers("R280")
 async def test_a_handler_that_is_called_again_after_each_row_ends_as_ever() -> None:
     app, calls, done = App("memory://"), list[str](), list[str]()
 
@@ -145,6 +146,7 @@ async def run_alone(fn: Callable[[JobContext[None]], Any], **options: Any) -> Me
     return test
 
 
+@pytest.mark.covers("R280")
 async def test_a_handler_that_asks_for_other_steps_fails_the_test() -> None:
     numbers = itertools.count()
 
@@ -193,6 +195,7 @@ async def test_a_step_that_becomes_something_else_fails_the_test() -> None:
         await run_alone(run)
 
 
+@pytest.mark.covers("R280")
 @pytest.mark.parametrize("replay", ["never", "each"])
 async def test_other_arguments_fail_the_test(replay: Any) -> None:
     app, numbers = App("memory://"), itertools.count()

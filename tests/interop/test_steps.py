@@ -73,6 +73,7 @@ async def left(node: Node, toril: Toril) -> tuple[list[str], Any]:
     return [str(each.fault.kind) for each in found if each.fault is not None], notes
 
 
+@pytest.mark.covers("R279")
 async def test_node_sees_a_resting_job_as_delayed(node: Node, toril: Toril, people: People) -> None:
     queue = node.queue("q")
     async with resting(node, toril, people, {"sleep": LONG}) as (_, job_id, _):
@@ -114,6 +115,7 @@ async def test_a_child_of_nodes_flow_rests_and_its_parent_waits(node: Node, tori
     assert people.done == ["create", "send"] * 2
 
 
+@pytest.mark.covers("R279")
 @pytest.mark.parametrize("who", ["node", "board"])
 async def test_promote_wakes_a_job_which_rests_again_until_its_time(
     node: Node, toril: Toril, people: People, who: str
@@ -187,6 +189,7 @@ async def obliterate(node: Node, job_id: str) -> None:
     await node.queue("q").call("obliterate", {"force": True})
 
 
+@pytest.mark.covers("R279")
 @pytest.mark.parametrize("how", [remove, drain, clean, obliterate])
 async def test_what_node_removes_is_gone_with_all_it_recorded(
     node: Node, toril: Toril, people: People, how: Callable[[Node, str], Any]

@@ -310,6 +310,7 @@ async def test_a_unit_test_gives_the_signals() -> None:
     assert plain.wait_for_any(["paid"]) is None
 
 
+@pytest.mark.covers("R281")
 async def test_signals_that_a_handler_never_reads_are_told(timed: Timed) -> None:
     app = App("memory://")
     seen = Seen(app, "signals_unread")

@@ -119,6 +119,7 @@ EDITS: list[tuple[Any, list[Any], list[str], list[str]]] = [
 ]
 
 
+@pytest.mark.covers("R276")
 @pytest.mark.parametrize(("edit", "result", "runs", "told"), EDITS, ids=lambda each: getattr(each, "__name__", ""))
 async def test_a_job_that_sleeps_goes_on_with_the_new_code(
     timed: Timed, edit: Callable[..., Any], result: list[Any], runs: list[str], told: list[str]
@@ -144,6 +145,7 @@ async def test_a_job_that_sleeps_goes_on_with_the_new_code(
         assert (await job.refresh()).attempts_made == 1
 
 
+@pytest.mark.covers("R276")
 @pytest.mark.parametrize(
     ("edit", "why"),
     [

@@ -72,6 +72,7 @@ async def test_a_step_is_done_once_however_often_its_handler_runs(job: StepJob, 
     assert list(job.store.rows) == ["double", "double#2"]
 
 
+@pytest.mark.covers("R268")
 async def test_the_first_run_sees_what_later_runs_read(job: StepJob, calls: Calls) -> None:
     async def handler(ctx: AttemptSteps) -> list[Any]:
         user = await ctx.step("user", calls.user, (7,))
@@ -174,6 +175,7 @@ async def test_a_step_that_fails_raises_what_it_failed_by(job: StepJob, calls: C
     assert job.store.rows == {}, "the attempt ends by it, so the next one does the step again"
 
 
+@pytest.mark.covers("R269")
 async def test_a_failure_that_was_caught_holds_for_its_attempt_and_no_longer(job: StepJob, calls: Calls) -> None:
     seen: list[bool] = []
 
@@ -240,6 +242,7 @@ async def test_what_says_what_becomes_of_the_job_passes_through(job: StepJob, ca
 # retries of a step
 
 
+@pytest.mark.covers("R270")
 async def test_a_step_is_tried_again_while_its_job_rests(job: StepJob, calls: Calls) -> None:
     tries: list[int | None] = []
 
