@@ -182,10 +182,12 @@ async def test_a_server_that_was_replaced_while_it_slept_is_left(
     await engine.open()
     await engine.add("q", [NewJob(name="n")])
     old, new = servers.servers
-    line = engine._runner.client._link._line
+    line = engine._runner.client._pipeline._connection
     old.signal(signal.SIGSTOP)
     await in_thread(lambda: until(lambda: new.facts("replication").get("role") == "master", "promoted"))
-    await eventually(lambda: engine._runner.client._link._line is not line)  # it has looked, and left its server
+    await eventually(
+        lambda: engine._runner.client._pipeline._connection is not line
+    )  # it has looked, and left its server
     old.signal(signal.SIGCONT)  # it takes writes again, until a Sentinel tells it that it is a replica
 
     (added,) = await engine.add("q", [NewJob(name="n", id="late")])

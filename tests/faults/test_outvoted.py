@@ -65,7 +65,7 @@ async def test_a_sentinel_that_is_behind_is_outvoted_at_the_first_connection_and
         for each in sentinels:
             each.names = old.here
         road = way_by(sentinels)
-        line = await road.line()
+        line = await road.connect()
         assert road._place == old.here
 
         for each in others:
@@ -74,7 +74,7 @@ async def test_a_sentinel_that_is_behind_is_outvoted_at_the_first_connection_and
             with pytest.raises((RedisFault, OSError)):
                 await line.receive()  # until it is cut
         newcomer = way_by(sentinels)
-        lines = [line, await road.line(), await newcomer.line()]
+        lines = [line, await road.connect(), await newcomer.connect()]
 
         assert behind.names == old.here
         assert road._place == newcomer._place == new.here
@@ -91,7 +91,7 @@ async def test_where_as_many_sentinels_name_another_server_the_connection_is_kep
     async with fakes(4) as (old, new, one, two):
         one.names = two.names = old.here
         road = way_by([one, two])
-        line = await road.line()
+        line = await road.connect()
         one.names = new.here
         one.looks = asyncio.Semaphore(0)
 

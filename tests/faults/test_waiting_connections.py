@@ -150,15 +150,15 @@ class World:
                     await each.close()
         await self.direct.close()
 
-    def _way(self) -> Any:
-        way = Topology(parse(self.wire.url))
-        self._closing.append(way)
-        return way
+    def _topology(self) -> Any:
+        topology = Topology(parse(self.wire.url))
+        self._closing.append(topology)
+        return topology
 
     def bell(self) -> Any:
-        way = self._way()
-        server = RedisClient(parse(self.wire.url), way)
-        bell = self.modules[BELL].MarkerListener(way, "wait:own:", server.ask, self._look)
+        topology = self._topology()
+        server = RedisClient(parse(self.wire.url), topology)
+        bell = self.modules[BELL].MarkerListener(topology, "wait:own:", server.ask, self._look)
         self._closing += [server, bell]
         return bell
 
@@ -168,13 +168,13 @@ class World:
         return [key for key in keys if key in self.ready]
 
     def ears(self, user: str = "") -> Any:
-        way = Topology(parse(self.wire.url.replace("redis://", f"redis://{user}")))
-        ears = self.modules[EARS].ResultListener(way)
-        self._closing += [way, ears]
+        topology = Topology(parse(self.wire.url.replace("redis://", f"redis://{user}")))
+        ears = self.modules[EARS].ResultListener(topology)
+        self._closing += [topology, ears]
         return ears
 
     def presence(self) -> Any:
-        presence = self.modules[PRESENCE].WorkerPresence(parse(self.wire.url), self._way())
+        presence = self.modules[PRESENCE].WorkerPresence(parse(self.wire.url), self._topology())
         self._closing.append(presence)
         return presence
 
@@ -551,7 +551,7 @@ BUGS = {
         EARS, "for channel in self._subscribers:", "for channel in list(self._subscribers)[:1]:",
     ),
     "a channel that comes later is not asked for": (
-        EARS, "            self._subscribe(self._line, channel)\n", "            pass\n",
+        EARS, "            self._subscribe(self._connection, channel)\n", "            pass\n",
     ),
     "a refusal ends the connection": (EARS, "as refusal if self._asked:", "as refusal if False:"),
     "all are told of everything": (EARS, "or not ended.isdisjoint(subscriber.ids)", "or ended"),
@@ -559,7 +559,7 @@ BUGS = {
     "a broken connection is not made again": (PRESENCE, "        while True:\n", "        for _ in range(1):\n"),
     "a connection that is lost ends it": (PRESENCE, "except (RedisFault, OSError):", "except OSError:"),
     "each beat makes another connection": (PRESENCE, "if task is None or", "if True or"),
-    "the connection has no name": (PRESENCE, "lent(self._way, name)", "lent(self._way)"),
+    "the connection has no name": (PRESENCE, "borrowed(self._connector, name)", "borrowed(self._connector)"),
 }  # fmt: skip
 
 

@@ -125,7 +125,7 @@ class _Engine(RedisEngine):
         super().__init__(address, clock=clock)
 
     def _assemble(self) -> None:
-        self._runner.client._link = _AtOnce(self._runner.topology, self._hub)
+        self._runner.client._pipeline = _AtOnce(self._runner.topology, self._hub)
         self._markers: Any = _Notifier(self._hub, self._ready)
         self._results: Any = _Silent()
         self._presence: Any = _Silent()

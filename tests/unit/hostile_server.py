@@ -162,7 +162,7 @@ class Server:
 
     # what clients do
 
-    async def line(self, _name: str | None = None) -> Connection:
+    async def connect(self, _name: str | None = None) -> Connection:
         await asyncio.sleep(self.delay())
         if self.happens(0.3):
             raise self.chance.choice(
@@ -174,7 +174,7 @@ class Server:
         self._connections.append(connection)
         return line
 
-    async def rest(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
     def asked(self, connection: FakeConnection, command: str, *words: str) -> None:

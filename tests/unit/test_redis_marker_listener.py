@@ -15,11 +15,11 @@ pytestmark = pytest.mark.usefixtures("both_kinds_of_asyncio")
 class NoServer:
     """A way on which no connection ever comes about."""
 
-    async def line(self, name: str | None = None) -> Connection:
+    async def connect(self, name: str | None = None) -> Connection:
         await asyncio.Event().wait()
         raise AssertionError(name)
 
-    async def rest(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         raise AssertionError(seconds)
 
 

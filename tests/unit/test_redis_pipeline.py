@@ -29,12 +29,12 @@ class Slow:
         self.asked, self.there = asyncio.Event(), asyncio.Event()
         self.made = _Counted()
 
-    async def line(self, _name: str | None = None) -> Connection:
+    async def connect(self, _name: str | None = None) -> Connection:
         self.asked.set()
         await self.there.wait()
         return self.made
 
-    async def rest(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 

@@ -162,7 +162,7 @@ BUGS = {
     "a marker wakes nobody": (MARKERS, "_is_marker(answer) and self._ring(answer[0])", "_is_marker(answer)"),
     "who waits is forgotten": (MARKERS, "self._waiting.setdefault(key, set()).add(waiter)", "pass"),
     "nonsense is the end": (RESULTS, "except Exception as error:", "except (ConnectionLost, OSError) as error:"),
-    "one more channel is not subscribed": (RESULTS, "self._subscribe(self._line, channel)", "pass"),
+    "one more channel is not subscribed": (RESULTS, "self._subscribe(self._connection, channel)", "pass"),
     "of many that end, one is heard": (RESULTS, 'payload.split("\\n")', "[payload]"),
 }  # fmt: skip
 

@@ -38,13 +38,13 @@ async def _obliterate(app: App, setting: RunSettings) -> None:
 
 async def _sweep(setting: RunSettings) -> None:
     """Workers, calls and leaders have keys too, which would expire in an hour."""
-    from toril.engines.redis.connection.connection import lent  # noqa: PLC0415 - only where the store is Redis
+    from toril.engines.redis.connection.connection import borrowed  # noqa: PLC0415 - only where the store is Redis
     from toril.engines.redis.connection.topology import Topology  # noqa: PLC0415
     from toril.engines.redis.connection.url import parse  # noqa: PLC0415
 
-    async with lent(Topology(parse(setting.url))) as line:
+    async with borrowed(Topology(parse(setting.url))) as connection:
         cursor = ""
         while cursor != "0":
-            cursor, found = await line.ask("SCAN", cursor or "0", "MATCH", f"{setting.prefix}:*", "COUNT", 1000)
+            cursor, found = await connection.ask("SCAN", cursor or "0", "MATCH", f"{setting.prefix}:*", "COUNT", 1000)
             if found:
-                await line.ask("UNLINK", *found)
+                await connection.ask("UNLINK", *found)

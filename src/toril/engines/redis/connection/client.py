@@ -29,8 +29,8 @@ class _Confirmations:
     """Confirms everything that was written on one connection so far. Requests that come while one is being answered
     share the next answer."""
 
-    def __init__(self, line: Connection) -> None:
-        self.line = line
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
         self._asking = asyncio.Lock()
         self._made = 0
         self._last = (0, 0)  # the number that the last answer covers, and the answer
@@ -40,7 +40,7 @@ class _Confirmations:
         number = self._made
         async with self._asking:
             if self._last[0] < number:
-                self._last = (self._made, await count(self.line))
+                self._last = (self._made, await count(self.connection))
             return self._last[1]
 
 
@@ -48,27 +48,27 @@ class Replicas:
     """The replicas of the connected server. The connection is used for nothing else: while the server waits for its
     replicas, it answers nothing else on it."""
 
-    def __init__(self, link: Pipeline, key: str, least: int, timeout: float) -> None:
-        self._link = link
+    def __init__(self, pipeline: Pipeline, key: str, least: int, timeout: float) -> None:
+        self._pipeline = pipeline
         self._key = key
         self._least = least
         self._timeout = timeout
         self._confirmations: _Confirmations | None = None
 
-    async def confirm(self, line: Connection, answer: Any) -> None:
+    async def confirm(self, connection: Connection, answer: Any) -> None:
         """Return once enough replicas have everything that was written so far."""
         confirmations = self._confirmations
-        if confirmations is None or confirmations.line is not line:
-            confirmations = self._confirmations = _Confirmations(line)
+        if confirmations is None or confirmations.connection is not connection:
+            confirmations = self._confirmations = _Confirmations(connection)
         count = await confirmations.answered(self._count)
         if count < self._least:
             raise Unconfirmed(f"only {count} of {self._least} replicas confirmed it within {self._timeout:g} s", answer)
 
-    async def _count(self, line: Connection) -> int:
+    async def _count(self, connection: Connection) -> int:
         # WAIT covers what this connection has written. After a remembered answer that is nothing,
         # and it would say at once that all replicas have it: so something is written that comes after all before it.
-        await self._link.ask("SET", self._key, "", "PX", _KEPT, on=line)
-        return int(await self._link.ask("WAIT", self._least, round(self._timeout * 1000), on=line))
+        await self._pipeline.ask("SET", self._key, "", "PX", _KEPT, on=connection)
+        return int(await self._pipeline.ask("WAIT", self._least, round(self._timeout * 1000), on=connection))
 
 
 def uncertain(server: str, error: Unconfirmed, ids: Sequence[str]) -> AddUncertain:
@@ -99,16 +99,16 @@ class RedisClient:
     deadline. Deadlines are this process's own and use the system's clock, whatever clock the store's times come
     from."""
 
-    def __init__(self, address: RedisAddress, way: Connector) -> None:
+    def __init__(self, address: RedisAddress, connector: Connector) -> None:
         self._address = address
-        self._link = Pipeline(way)
-        self._sure = Pipeline(way)
+        self._pipeline = Pipeline(connector)
+        self._confirmed = Pipeline(connector)
         key = f"{fleet_base(address.prefix)}{FLEET['confirm']}{SYSTEM.unique()}:confirm"
-        self._replicas = Replicas(self._sure, key, address.replicas, address.replicas_timeout)
+        self._replicas = Replicas(self._confirmed, key, address.replicas, address.replicas_timeout)
 
     async def close(self) -> None:
-        await self._link.close()
-        await self._sure.close()
+        await self._pipeline.close()
+        await self._confirmed.close()
 
     async def ask(self, *command: Any) -> Any:
         """The answer to a command. Only for commands that may be sent twice."""
@@ -124,7 +124,7 @@ class RedisClient:
             try:
                 if sure and self._address.replicas:
                     return await self._run_confirmed(until, command)
-                return await self._link.ask(*command, until=until)
+                return await self._pipeline.ask(*command, until=until)
             except Unconfirmed:
                 raise
             except NoScript:
@@ -136,8 +136,8 @@ class RedisClient:
                 if not _may_pass(error, again=again) or SYSTEM.monotonic() + rest > until:
                     raise self._translated(reason) from None
                 if passes(error):  # this request only: others that are in flight may have taken effect
-                    self._link.drop(_LEFT)
-                    self._sure.drop(_LEFT)
+                    self._pipeline.drop(_LEFT)
+                    self._confirmed.drop(_LEFT)
             await SYSTEM.sleep(rest * (0.5 + SYSTEM.random() / 2))
             rest = min(rest * 2, _LONGEST_REST)
 
@@ -145,12 +145,12 @@ class RedisClient:
         """Take both steps on one connection: another one may lead to a server that does not know of the first step."""
         try:
             async with asyncio.timeout(max(0.001, until - SYSTEM.monotonic())):
-                line = await self._sure.line()
-                answer = await self._sure.ask(*command, on=line)
-                await self._replicas.confirm(line, answer)
+                connection = await self._confirmed.connection()
+                answer = await self._confirmed.ask(*command, on=connection)
+                await self._replicas.confirm(connection, answer)
                 return answer
         except TimeoutError:
-            self._sure.drop("no answer in time")
+            self._confirmed.drop("no answer in time")
             raise
 
     def _translated(self, error: BaseException) -> TorilError | ScriptRefusal:

@@ -14,7 +14,7 @@ from toril.engines.redis.connection.errors import ConnectionLost, ErrorReply, Pr
 from toril.engines.redis.connection.url import Trust
 from toril.runtime.clock import plain_asyncio
 
-__all__ = ["Connection", "Connector", "PromptReply", "Reply", "answer_kind", "connected", "lent"]
+__all__ = ["Connection", "Connector", "PromptReply", "Reply", "answer_kind", "borrowed", "connected"]
 
 T = TypeVar("T")
 
@@ -252,32 +252,32 @@ def _greetings(arguments: Mapping[str, Any], name: str | None) -> list[tuple[Any
 
 async def connected(arguments: Mapping[str, Any], name: str | None, limit: float) -> Connection:
     """A new connection, made within `limit` seconds."""
-    line = Connection()
+    connection = Connection()
     try:
         async with asyncio.timeout(limit):
-            await line.connect(arguments, name)
+            await connection.connect(arguments, name)
     except BaseException as error:
-        line.drop()
+        connection.drop()
         if isinstance(error, TimeoutError) and not str(error):
             raise TimeoutError(f"could not connect within {limit:g} s") from None
         raise
-    return line
+    return connection
 
 
 class Connector(Protocol):
     """Provides connections to the server, wherever it is."""
 
-    async def line(self, name: str | None = None) -> Connection: ...
+    async def connect(self, name: str | None = None) -> Connection: ...
 
-    async def rest(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """Pause between two tries; end early if someone else gets through."""
 
 
 @asynccontextmanager
-async def lent(way: Connector, name: str | None = None) -> AsyncIterator[Connection]:
+async def borrowed(connector: Connector, name: str | None = None) -> AsyncIterator[Connection]:
     """A connection for as long as the caller needs it, or until it breaks."""
-    line = await way.line(name)
+    connection = await connector.connect(name)
     try:
-        yield line
+        yield connection
     finally:
-        await line.close()
+        await connection.close()

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
-from toril.engines.redis.connection.connection import Connection, Connector, Reply, answer_kind, lent
+from toril.engines.redis.connection.connection import Connection, Connector, Reply, answer_kind, borrowed
 from toril.engines.redis.connection.errors import ConnectionLost, ProtocolError
 from toril.errors import TorilError
 from toril.runtime.clock import SYSTEM
@@ -32,12 +32,12 @@ class MarkerListener:
 
     def __init__(
         self,
-        way: Connector,
+        connector: Connector,
         own_keys: str,
         ask: Callable[..., Awaitable[Any]],
         ready: Callable[[list[str]], Awaitable[Iterable[str]]],
     ) -> None:
-        self._way = way
+        self._connector = connector
         self._own_keys = own_keys
         self._ask = ask
         self._ready = ready
@@ -156,17 +156,17 @@ class MarkerListener:
         """Keep reading, whatever goes wrong: nobody else receives the markers."""
         while True:
             try:
-                async with lent(self._way) as line:
+                async with borrowed(self._connector) as connection:
                     if self._rest > _FIRST_REST:
                         self._ring_all()  # a marker may have been taken by a read whose answer was lost
-                    await self._listen(line)
+                    await self._listen(connection)
             except Exception as error:
                 self._complain(error)
             self._heard_by_server, self._reading = frozenset(), False
             if self._closing:
                 return
             rest, self._rest = self._rest, min(self._rest * 2, _LONGEST_REST)
-            await self._way.rest(rest * SYSTEM.random())
+            await self._connector.pause(rest * SYSTEM.random())
             self._ring_all()
 
     def _complain(self, error: Exception) -> None:
@@ -176,9 +176,9 @@ class MarkerListener:
             self._failing = True
             _log.warning("lost the connection that waits for jobs; jobs may start late until it is restored: %r", error)
 
-    async def _listen(self, line: Connection) -> None:
+    async def _listen(self, connection: Connection) -> None:
         turn = 0
-        line.heed(self._heard)
+        connection.heed(self._heard)
         while not self._closing:
             keys = list(self._waiting)
             self._changed.clear()
@@ -187,9 +187,9 @@ class MarkerListener:
                 continue
             turn = (turn + 1) % len(keys)  # the server serves keys in order, so rotate them
             self._heard_by_server, self._reading = frozenset(keys), True
-            line.send("BZPOPMIN", self._own_key, *keys[turn:], *keys[:turn], _BLOCK)
+            connection.send("BZPOPMIN", self._own_key, *keys[turn:], *keys[:turn], _BLOCK)
             async with asyncio.timeout(_BLOCK + _BEYOND):
-                answer = await line.receive()
+                answer = await connection.receive()
             self._heard_by_server = frozenset()
             if isinstance(answer, Exception):
                 raise answer

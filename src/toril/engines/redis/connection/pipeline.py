@@ -25,10 +25,10 @@ class NotSent(EngineUnavailable):
 class Pipeline:
     """A connection that many callers share. It is made when first needed, and again after it breaks."""
 
-    def __init__(self, way: Connector) -> None:
-        self._way = way
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
         self._answer = answer_kind()
-        self._line: Connection | None = None
+        self._connection: Connection | None = None
         self._waiting: _Waiting = deque()
         self._connecting = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -38,24 +38,24 @@ class Pipeline:
         self._timer: Timer | None = None
         self._rings = _EVER
 
-    async def line(self) -> Connection:
+    async def connection(self) -> Connection:
         """The current connection."""
-        line, loop = self._line, asyncio.get_running_loop()
-        return await self._connected(loop) if line is None or loop is not self._loop else line
+        connection, loop = self._connection, asyncio.get_running_loop()
+        return await self._connected(loop) if connection is None or loop is not self._loop else connection
 
     async def ask(self, *arguments: Any, on: Connection | None = None, until: float = _EVER) -> Any:
         """The answer to one command. `NotSent`: it was not sent; after any other failure, nobody knows. `on`: use this
         connection or none. `until`: raise TimeoutError then, and close the connection, because the answer may still
         come."""
-        line, loop = self._line, asyncio.get_running_loop()
-        if line is None or loop is not self._loop:
+        connection, loop = self._connection, asyncio.get_running_loop()
+        if connection is None or loop is not self._loop:
             async with asyncio.timeout(None if until == _EVER else until - SYSTEM.monotonic()):
-                line = await self._connected(loop)
-        if on is not None and line is not on:
+                connection = await self._connected(loop)
+        if on is not None and connection is not on:
             raise ConnectionLost("the connection broke")
         answer: Reply[Any] = self._answer(loop)
         try:
-            line.send(*arguments)
+            connection.send(*arguments)
         except (ConnectionLost, OSError) as error:
             raise NotSent(str(error)) from None
         self._waiting.append((answer, until))
@@ -65,28 +65,28 @@ class Pipeline:
 
     async def _connected(self, loop: asyncio.AbstractEventLoop) -> Connection:
         if loop is not self._loop:  # after a fork: what the parent uses is left to it
-            self._line, self._waiting, self._connecting, self._loop = None, deque(), asyncio.Lock(), loop
+            self._connection, self._waiting, self._connecting, self._loop = None, deque(), asyncio.Lock(), loop
             self._timer, self._rings = None, _EVER
         async with self._connecting:
-            if self._line is not None:
-                return self._line
+            if self._connection is not None:
+                return self._connection
             if self._closed:
                 raise NotSent("closed")
             if SYSTEM.monotonic() < self._not_before:
                 raise NotSent(str(self._refusal) or type(self._refusal).__name__) from self._refusal
             try:
-                line = await self._way.line()
+                connection = await self._connector.connect()
             except (RedisFault, OSError) as error:  # a TimeoutError is an OSError
                 self._refusal, self._not_before = error, SYSTEM.monotonic() + _AGAIN
                 raise NotSent(str(error) or type(error).__name__) from error
             if self._closed:  # meanwhile
-                line.drop()
+                connection.drop()
                 raise NotSent("closed")
-            self._line = line
-            line.listen(self._heard, lambda error: self._break(line, error))
-            if self._line is not line:
+            self._connection = connection
+            connection.listen(self._heard, lambda error: self._break(connection, error))
+            if self._connection is not connection:
                 raise NotSent("the connection broke")
-            return line
+            return connection
 
     def _heard(self, answer: Any) -> None:
         if not self._waiting:  # nobody has asked, so the next answers could not be matched
@@ -121,22 +121,22 @@ class Pipeline:
                 future.set_exception(TimeoutError())
         self.drop("no answer in time")
 
-    def _break(self, line: Connection, error: Exception) -> None:
+    def _break(self, connection: Connection, error: Exception) -> None:
         """Nobody who waits for an answer on this connection will get one."""
-        if self._line is line:
-            waiting, self._waiting, self._line = self._waiting, deque(), None
+        if self._connection is connection:
+            waiting, self._waiting, self._connection = self._waiting, deque(), None
             reason = error if isinstance(error, RedisFault) else ConnectionLost(str(error))
             for future, _ in waiting:
                 if not future.done():
                     future.set_exception(reason)
                 if is_answer(reason):  # it belongs to the first request only
                     reason = ConnectionLost("the connection broke")
-        line.drop()
+        connection.drop()
 
     def drop(self, why: str) -> None:
         """Close the connection: a late answer would otherwise go to the next caller."""
-        if self._line is not None:
-            self._break(self._line, ConnectionLost(why))
+        if self._connection is not None:
+            self._break(self._connection, ConnectionLost(why))
 
     async def close(self) -> None:
         self._closed = True

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from toril.engines.redis.connection.connection import Connector, lent
+from toril.engines.redis.connection.connection import Connector, borrowed
 from toril.engines.redis.connection.errors import RedisFault
 from toril.engines.redis.connection.url import RedisAddress
 from toril.engines.redis.layout import client_name
@@ -18,9 +18,9 @@ _LONGEST_REST: Final = 20.0
 class WorkerPresence:
     """One connection for each queue that a worker of this process serves."""
 
-    def __init__(self, address: RedisAddress, way: Connector) -> None:
+    def __init__(self, address: RedisAddress, connector: Connector) -> None:
         self._address = address
-        self._way = way
+        self._connector = connector
         self._shown: dict[str, asyncio.Task[None]] = {}
 
     def show(self, worker: str, queues: list[str]) -> None:
@@ -44,12 +44,12 @@ class WorkerPresence:
         rest = _FIRST_REST
         while True:
             try:
-                async with lent(self._way, name) as line:
+                async with borrowed(self._connector, name) as connection:
                     rest = _FIRST_REST
-                    await line.receive()  # nothing is asked, so this returns when the connection ends
+                    await connection.receive()  # nothing is asked, so this returns when the connection ends
             except (RedisFault, OSError):
                 pass
-            await self._way.rest(rest * (0.5 + SYSTEM.random() / 2))
+            await self._connector.pause(rest * (0.5 + SYSTEM.random() / 2))
             rest = min(rest * 2, _LONGEST_REST)
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from toril.engines.redis.connection.connection import Connection, Connector, lent
+from toril.engines.redis.connection.connection import Connection, Connector, borrowed
 from toril.engines.redis.connection.errors import ConnectionLost, ErrorReply, ProtocolError
 from toril.runtime.clock import SYSTEM
 
@@ -30,13 +30,13 @@ class ResultListener:
     """One connection, made when first needed, that receives the ids of ended jobs. It may miss some, so callers also
     check from time to time."""
 
-    def __init__(self, way: Connector) -> None:
-        self._way = way
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
         self._loop: asyncio.AbstractEventLoop | None = None
         self._start_afresh()
 
     def _start_afresh(self) -> None:
-        self._line: Connection | None = None
+        self._connection: Connection | None = None
         self._task: asyncio.Task[None] | None = None
         self._subscribers: dict[str, set[_Subscriber]] = {}
         self._asked: deque[str] = deque()  # channels without an answer so far, in order
@@ -56,8 +56,8 @@ class ResultListener:
         subscribers.add(subscriber)
         if self._task is None:
             self._task = loop.create_task(self._run(), name="toril-redis-ears")
-        elif self._line is not None and channel not in self._known and channel not in self._asked:
-            self._subscribe(self._line, channel)
+        elif self._connection is not None and channel not in self._known and channel not in self._asked:
+            self._subscribe(self._connection, channel)
         try:
             yield subscriber.news
         finally:
@@ -79,14 +79,14 @@ class ResultListener:
         """Keep listening, whatever goes wrong: nobody else receives results."""
         while True:
             try:
-                async with lent(self._way) as line:
-                    await self._hear(line)
+                async with borrowed(self._connector) as connection:
+                    await self._hear(connection)
             except Exception as error:
                 self._complain(error)
             finally:
-                self._line, self._known = None, set()
+                self._connection, self._known = None, set()
             rest, self._rest = self._rest, min(self._rest * 2, _LONGEST_REST)
-            await self._way.rest(rest * SYSTEM.random())
+            await self._connector.pause(rest * SYSTEM.random())
 
     def _complain(self, error: Exception) -> None:
         """Log the failure once, until it works again. Those who ask the server for results report that it cannot be
@@ -95,21 +95,21 @@ class ResultListener:
             self._failing = True
             _log.warning("lost the subscription to results; results may arrive late until it is restored: %r", error)
 
-    def _subscribe(self, line: Connection, channel: str) -> None:
+    def _subscribe(self, connection: Connection, channel: str) -> None:
         """Subscribe to one channel at a time: if the server refuses one of several, it refuses the whole command."""
         try:
-            line.send("SUBSCRIBE", channel)
+            connection.send("SUBSCRIBE", channel)
         except (ConnectionLost, OSError):
             return  # the next connection subscribes to it
         self._asked.append(channel)
 
-    async def _hear(self, line: Connection) -> None:
-        self._line = line
+    async def _hear(self, connection: Connection) -> None:
+        self._connection = connection
         self._asked.clear()
         for channel in self._subscribers:
-            self._subscribe(line, channel)
+            self._subscribe(connection, channel)
         while True:
-            match await line.receive():
+            match await connection.receive():
                 case ["subscribe", str(channel), _] if channel in self._asked:
                     self._asked.remove(channel)
                     self._known.add(channel)

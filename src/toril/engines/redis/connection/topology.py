@@ -13,7 +13,7 @@ from toril.engines.redis.connection.errors import ConnectionLost, ErrorReply, Re
 from toril.engines.redis.connection.url import Place, RedisAddress, reached
 from toril.runtime.clock import SYSTEM
 
-__all__ = ["LIMIT", "ClusterDiscovery", "Discovery", "SentinelDiscovery", "Topology", "guide_of"]
+__all__ = ["LIMIT", "ClusterDiscovery", "Discovery", "SentinelDiscovery", "Topology", "discovery_of"]
 
 _SLOTS: Final = 16384
 LIMIT: Final = 2.0  # seconds for a connection if there may be another to try
@@ -29,7 +29,7 @@ class Discovery(Protocol):
         """Where the primary is, according to this host."""
 
 
-def guide_of(address: RedisAddress) -> Discovery | None:
+def discovery_of(address: RedisAddress) -> Discovery | None:
     """The discovery for an address; None if the URL names the server itself."""
     match address.kind:
         case "one":
@@ -107,11 +107,11 @@ def _node(node: Any, asked: Place) -> Place:
 async def _asked(address: RedisAddress, host: Place, *command: str) -> Any:
     arguments, limit = address.asking | {"host": host[0], "port": host[1]}, min(LIMIT, address.timeout)
     async with asyncio.timeout(limit):
-        line = await connected(arguments, None, limit)
+        connection = await connected(arguments, None, limit)
         try:
-            return await line.ask(*command)
+            return await connection.ask(*command)
         finally:
-            await line.close()
+            await connection.close()
 
 
 def _shown(host: Place) -> str:
@@ -129,25 +129,25 @@ class Topology:
 
     def __init__(self, address: RedisAddress) -> None:
         self._address = address
-        self._guide = guide_of(address)
-        self._lines: WeakKeyDictionary[Connection, Place] = WeakKeyDictionary()
+        self._discovery = discovery_of(address)
+        self._connections: WeakKeyDictionary[Connection, Place] = WeakKeyDictionary()
         self._silent: set[Place] = set()
         self._place: Place | None = None
         self._through = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._checking: asyncio.Task[None] | None = None
 
-    async def line(self, name: str | None = None) -> Connection:
+    async def connect(self, name: str | None = None) -> Connection:
         """A connection. If other hosts tell where the server is, it is checked that it accepts writes."""
-        if self._guide is None:
-            line = await self._connected(self._address.arguments, name, _CONNECT)
+        if self._discovery is None:
+            connection = await self._connected(self._address.arguments, name, _CONNECT)
         else:
-            line = await self._guided(self._guide, name)
+            connection = await self._discovered(self._discovery, name)
         through, self._through = self._through, asyncio.Event()
         through.set()
-        return line
+        return connection
 
-    async def rest(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """Pause between two tries; end early if someone else gets through."""
         await SYSTEM.sleep(min(seconds, _LEAST_REST))
         if seconds > _LEAST_REST:
@@ -167,36 +167,36 @@ class Topology:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _guided(self, guide: Discovery, name: str | None) -> Connection:
+    async def _discovered(self, discovery: Discovery, name: str | None) -> Connection:
         tried: set[Place] = set()
         trouble: list[Exception] = []
-        async for place in self._places(guide, trouble):
+        async for place in self._places(discovery, trouble):
             if place in tried:
                 continue
             tried.add(place)
             try:
-                line = await self._taking_writes(place, name)
+                connection = await self._taking_writes(place, name)
             except (RedisFault, OSError) as error:  # a TimeoutError is an OSError
                 if _is_final(error):
                     raise
                 trouble.append(error)
             else:
-                self._found(line, place)
-                return line
+                self._found(connection, place)
+                return connection
         misled = next((error for error in trouble if isinstance(error, WrongServer)), None)
         raise misled or ConnectionLost(
             "; ".join(dict.fromkeys(str(error) or type(error).__name__ for error in trouble))
         )
 
-    async def _places(self, guide: Discovery, trouble: list[Exception]) -> AsyncIterator[Place]:
+    async def _places(self, discovery: Discovery, trouble: list[Exception]) -> AsyncIterator[Place]:
         """Where the server may be, the most likely place first."""
-        if isinstance(guide, SentinelDiscovery):
-            for place in await self._elected(guide, trouble):
+        if isinstance(discovery, SentinelDiscovery):
+            for place in await self._elected(discovery, trouble):
                 yield place
             return
-        for host in sorted(guide.hosts(), key=self._silent.__contains__):
+        for host in sorted(discovery.hosts(), key=self._silent.__contains__):
             try:
-                place = await self._ask(guide, host)
+                place = await self._ask(discovery, host)
             except (RedisFault, OSError) as error:  # a TimeoutError is an OSError
                 if _is_final(error):
                     raise
@@ -204,12 +204,12 @@ class Topology:
             else:
                 yield place
 
-    async def _elected(self, guide: Discovery, trouble: list[Exception]) -> list[Place]:
+    async def _elected(self, discovery: Discovery, trouble: list[Exception]) -> list[Place]:
         """The place that most Sentinels name, or several if they draw. A single Sentinel may be outdated, and the
         server that it names may still accept writes, which are lost once it learns that it was replaced. Sentinels that
         were silent last time are not waited for if others have answered."""
         silent, votes = set(self._silent), Counter[Place]()
-        asked = {asyncio.create_task(self._ask(guide, host)): host for host in guide.hosts()}
+        asked = {asyncio.create_task(self._ask(discovery, host)): host for host in discovery.hosts()}
         under_way = set(asked)
         try:
             while under_way and not (votes and silent.issuperset(asked[task] for task in under_way)):
@@ -231,26 +231,26 @@ class Topology:
             raise refusal
         return _leading(votes)
 
-    async def _ask(self, guide: Discovery, host: Place) -> Place:
+    async def _ask(self, discovery: Discovery, host: Place) -> Place:
         """Where the server is. A host that does not answer is asked last next time."""
         self._silent.add(host)
-        place = await guide.ask(host)
+        place = await discovery.ask(host)
         self._silent.discard(host)
         return place
 
     async def _taking_writes(self, place: Place, name: str | None) -> Connection:
-        line = await self._connected(reached(self._address, place), name, LIMIT)
+        connection = await self._connected(reached(self._address, place), name, LIMIT)
         try:
-            await _check_role(line, place)
+            await _check_role(connection, place)
         except BaseException:
-            await line.close()
+            await connection.close()
             raise
-        return line
+        return connection
 
     async def _connected(self, arguments: dict[str, Any], name: str | None, limit: float) -> Connection:
         return await connected(arguments, name, min(limit, self._address.timeout))
 
-    def _found(self, line: Connection, place: Place) -> None:
+    def _found(self, connection: Connection, place: Place) -> None:
         if self._place not in (None, place):
             _log.warning(
                 "the store failed over to %s:%s; writes that had not been replicated are lost, and jobs that had just "
@@ -258,24 +258,24 @@ class Topology:
                 *place,
             )
         self._place = place
-        self._lines[line] = place
+        self._connections[connection] = place
         loop = asyncio.get_running_loop()
-        if isinstance(self._guide, SentinelDiscovery) and (
+        if isinstance(self._discovery, SentinelDiscovery) and (
             self._checking is None or self._checking.get_loop() is not loop
         ):
-            self._checking = asyncio.create_task(self._keep_checking(self._guide), name="toril-redis-way")
+            self._checking = asyncio.create_task(self._keep_checking(self._discovery), name="toril-redis-topology")
 
-    async def _keep_checking(self, guide: Discovery) -> None:
+    async def _keep_checking(self, discovery: Discovery) -> None:
         """A server that was replaced while it was unreachable does not know that, and would accept writes that are lost
         later."""
         while True:
             await SYSTEM.sleep(CHECK)
-            asked = (self._ask(guide, host) for host in guide.hosts())
+            asked = (self._ask(discovery, host) for host in discovery.hosts())
             answers = await asyncio.gather(*asked, return_exceptions=True)
             leading = _leading(Counter(answer for answer in answers if isinstance(answer, tuple)))
-            for line in [line for line, connected_to in self._lines.items() if connected_to not in leading]:
-                if leading:
-                    line.cut()
+            misled = [connection for connection, place in self._connections.items() if place not in leading]
+            for connection in misled if leading else ():
+                connection.cut()
 
 
 def _leading(votes: Counter[Place]) -> list[Place]:
@@ -288,8 +288,8 @@ def _is_final(error: Exception) -> bool:
     return is_refusal(error) and not isinstance(error, WrongServer)
 
 
-async def _check_role(line: Connection, place: Place) -> None:
+async def _check_role(connection: Connection, place: Place) -> None:
     async with asyncio.timeout(LIMIT):
-        facts = str(await line.ask("INFO", "replication"))
+        facts = str(await connection.ask("INFO", "replication"))
     if "role:master" not in facts:
         raise ConnectionLost(f"{place[0]}:{place[1]} is a replica")
