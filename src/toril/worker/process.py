@@ -99,7 +99,7 @@ class WorkerProcess:
         self._stall_interval = stall_interval
         self._watchdog = StopSignals(grace, self._stop, supervisor=None if under is None else under.requested)
         self._stopping = asyncio.Event()
-        self._rested = asyncio.Event()
+        self._idled = asyncio.Event()
         self._forced = False
         self._released = False
         self._quiet = False
@@ -140,7 +140,7 @@ class WorkerProcess:
             keeper=keeper,
             events=self._events,
             name=self.name,
-            rested=self._rested.set,
+            idled=self._idled.set,
             isolation=self._isolation,
             runs=self._runs,
             state=state,
@@ -355,8 +355,8 @@ class WorkerProcess:
 
     async def _all_empty(self) -> None:
         while not all(worker.empty for worker in self._workers):
-            await self._rested.wait()
-            self._rested.clear()
+            await self._idled.wait()
+            self._idled.clear()
 
     def _round_failed(self, queue: str, error: TorilError) -> None:
         self._events.emit("error", trouble(error, self.name, queue))

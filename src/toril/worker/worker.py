@@ -64,7 +64,7 @@ class WorkerServices:
     keeper: LeaseKeeper
     events: Events
     name: str
-    rested: Callable[[], None]
+    idled: Callable[[], None]
     isolation: Isolation
     runs: ScheduleRuns | None = None
     state: Any = None
@@ -240,7 +240,7 @@ class Worker:
         self._events.drained()
 
     def nothing_to_do(self) -> None:
-        self._services.rested()
+        self._services.idled()
 
     # attempts
 
