@@ -25,6 +25,7 @@ PICTURES: Pictures = {
     "overview": ("/", "light", WIDE),
     "dead-letters": ("/dead", "light", WIDE),
     "flows": ("/flows", "dark", WIDE),
+    "answer": ("/queues/refunds/jobs/1/signals/approval", "light", WIDE),
     "workers-phone": ("/workers", "dark", PHONE),
 }
 

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from dataclasses import field, make_dataclass
+from typing import Any, Literal
 
 from tests.dashboard.seed import Seeded
-from toril import App, InvalidName, JobContext, PermanentError, Retry
+from toril import App, InvalidName, JobContext, PermanentError, Retry, SignalKind, StepFailed
 from toril.model import AuditEntry, Heartbeat
 
 __all__ = ["PAYLOADS", "hostile"]
@@ -49,12 +50,38 @@ async def stays(ctx: JobContext[Any]) -> None:
     await ctx.signal.wait()
 
 
+Evil: Any = make_dataclass(
+    "Evil",
+    [("choice", Literal[PAYLOADS], PAYLOADS[0])]
+    + [(f"text_{n}", str, text) for n, text in enumerate(PAYLOADS)]
+    + [("rest", dict[str, str], field(default_factory=dict))],
+)
+SIGNAL = SignalKind(PAYLOADS[8], Evil)  # an attribute's end
+
+
+async def asks(ctx: JobContext[Any]) -> None:
+    for n, text in enumerate(PAYLOADS):
+        await ctx.step("step", _said, text, key=_line(text))
+        with suppress(StepFailed):
+            await ctx.step(f"failed {n}", _failing)
+    await ctx.wait_for_any([SIGNAL, PAYLOADS[9]])
+
+
+async def _said(text: str) -> dict[str, str]:
+    return {text: text}
+
+
+async def _failing() -> None:
+    raise ValueError(_EVERYTHING)
+
+
 @asynccontextmanager
 async def hostile(url: str) -> AsyncIterator[Seeded]:
     """Queues, jobs, groups, schedules, workers, circuits and entries of the log, each named by a payload if it may."""
     app = App(url)
     names = dict.fromkeys((*PAYLOADS, "fails"), fails)
-    kept = app.queue("kept", {**names, "stays": stays}, concurrency=50, retry=Retry(1), keep_failed=100)
+    handlers = {**names, "stays": stays, "asks": asks}
+    kept = app.queue("kept", handlers, concurrency=50, retry=Retry(1), keep_failed=100, signals=[SIGNAL])
     buried = app.queue("buried", names, concurrency=50, retry=Retry(1))
     data = {"texts": list(PAYLOADS), **{text: text for text in PAYLOADS}}
     async with app:
@@ -63,13 +90,14 @@ async def hostile(url: str) -> AsyncIterator[Seeded]:
             await kept.add(text, data)
             await buried.add(text, data, group=_line(text))
         running = await kept.add("stays", data)
+        asking = await kept.add("asks", data)
         flow = await app.flow(kept.new(PAYLOADS[0], data), [app.queue("idle").new(text, data) for text in PAYLOADS])
         work = asyncio.create_task(app.run(grace=0.2, signals="leave"))
         try:
             failed = await _failed(app)
             yield Seeded(
                 app=app, failed=failed, cancelled=failed, delayed=failed, waiting=failed, running=running,
-                deferred=failed, flow=flow, done=failed,
+                deferred=failed, flow=flow, done=failed, asking=asking,
             )  # fmt: skip
         finally:
             app.stop()
@@ -101,6 +129,7 @@ async def _failed(app: App) -> Any:
     async with asyncio.timeout(60):
         while True:
             failed = (await app.queue("kept").counts()).failed
-            if failed == len(PAYLOADS) and await app.dead_letters.count() == len(PAYLOADS):
+            asks = (await app.queue("kept").counts()).resting
+            if failed == len(PAYLOADS) and asks and await app.dead_letters.count() == len(PAYLOADS):
                 return (await app.queue("kept").jobs("failed"))[0]
             await asyncio.sleep(0.05)

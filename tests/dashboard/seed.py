@@ -8,14 +8,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from toril import App, Breaker, Flow, GroupLimits, Job, JobContext, PermanentError, RateLimit, Retry
+from toril import App, Breaker, Flow, GroupLimits, Job, JobContext, PermanentError, RateLimit, Retry, SignalKind
 from toril.model import AuditEntry
 
-__all__ = ["CIRCUIT", "Delivery", "Seeded", "filled", "helpdesk", "mended", "seeded"]
+__all__ = ["APPROVAL", "CIRCUIT", "Approval", "Delivery", "Seeded", "filled", "helpdesk", "mended", "seeded"]
 
 CIRCUIT = "embeddings.internal"
 _LONG = 86_400.0  # seconds: longer than any test
@@ -79,6 +79,32 @@ async def publish_handbook(ctx: JobContext[Any]) -> int:
     return len(await ctx.children_values())
 
 
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """What somebody says of a refund."""
+
+    ok: bool
+    by: str
+    reason: Literal["damaged", "late", "other"] = "other"
+
+
+APPROVAL = SignalKind("approval", Approval)
+
+
+async def refund(ctx: JobContext[dict[str, Any]]) -> str:
+    await ctx.step("look up", lambda: {"order": ctx.data["order"], "items": ["tea"] * 40})
+    said = await ctx.wait_for(APPROVAL, timeout=_LONG)
+    if said is None or not said.ok:
+        return "refused"
+    await ctx.step("pay back", lambda: ctx.data["order"])
+    return f"approved by {said.by}"
+
+
+async def ask(ctx: JobContext[str]) -> Any:
+    """Waits for a machine, by its key."""
+    return await ctx.wait_for("scan", key=ctx.data)
+
+
 mended: set[str] = set()  # customers whose card works by now
 
 
@@ -104,6 +130,7 @@ def helpdesk(url: str) -> App:
     )  # fmt: skip
     app.queue("kb-sync", {"check_links": check_links, "publish_handbook": publish_handbook}, keep_completed=50)
     app.queue("billing", {"charge": charge}, concurrency=10, keep_completed=500)  # tests add what they need
+    app.queue("refunds", {"refund": refund, "ask": ask}, keep_completed=50, signals=[APPROVAL])
     app.queue("app-polling")  # nobody works it
     return app
 
@@ -121,6 +148,7 @@ class Seeded:
     deferred: Job[Any]  # its circuit is open
     flow: Job[Any]  # waits for a child that no worker takes
     done: Job[Any]
+    asking: Job[Any]  # waits for an approval
 
 
 @asynccontextmanager
@@ -167,6 +195,7 @@ async def _jobs(app: App) -> Seeded:
         app=app, failed=failed[0], cancelled=cancelled, done=done[0], waiting=waiting[0], flow=flow,
         delayed=await email.add("send_welcome", {"to": "alan@example.org"}, delay=_LONG),
         running=await app.queue("data-import").add("import_contacts", {"rows": 20_000, "api_key": "very secret"}),
+        asking=await app.queue("refunds").add("refund", {"order": 4711, "card_token": "very secret"}),
         deferred=await app.queue("embedding").add("embed_batch", {"document": 40217, "batch": 7}),
     )  # fmt: skip
 
@@ -210,7 +239,8 @@ async def _settled(found: Seeded) -> None:
             ended = counts["email"].completed == 5 and counts["email"].failed == 5
             dead = await app.dead_letters.count() == 12
             deferred = counts["embedding"].delayed == 1
+            asks = counts["refunds"].resting == 1
             flowed = counts["kb-sync"].waiting_children == 1 and counts["kb-sync"].completed == 3
-            if ended and dead and deferred and flowed and running.progress == 64 and await running.logs():
+            if ended and dead and deferred and asks and flowed and running.progress == 64 and await running.logs():
                 return
             await asyncio.sleep(0.05)

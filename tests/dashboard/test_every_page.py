@@ -39,8 +39,9 @@ async def test_no_page_has_a_serious_fault_for_those_who_see_or_hear_it_otherwis
         ("/dead", ["deliver", "ConnectionError", "webhooks", "out of attempts"]),
         ("/dead/webhooks%2F1", ["refused the connection", "Traceback", "ticket"]),
         ("/schedules", ["nightly-report", "Every day at 02:00", "Berlin", "Every 5 minutes", "Paused"]),
-        ("/workers", ["28", "import_contacts", "64", "sync_orders"]),
+        ("/workers", ["29", "import_contacts", "64", "sync_orders"]),
         ("/flows", ["publish_handbook", "check_links", "render", "No Toril worker", "app-polling"]),
+        ("/people", ["approval", "refund", "refunds", "4711", "***", "Answer"]),
         ("/groups", ["org:nordwind", "org:kestrel", "120 per minute", "storefront-sync"]),
         ("/breakers", ["embeddings.internal", "Next probe", "Close now"]),
         (
@@ -83,7 +84,18 @@ async def test_the_caption_of_a_chart_counts_the_minute_that_is_not_drawn(one_st
 
 async def test_every_stop_of_the_tab_key_can_be_seen(one_stage: Stage, guest: Guest) -> None:
     """On each page one gets from the first stop to the last and each shows where one is."""
-    for path in ("/", "/queues/email", "/dead", "/schedules", "/workers", "/flows", "/groups", "/breakers", "/audit"):
+    for path in (
+        "/",
+        "/queues/email",
+        "/dead",
+        "/people",
+        "/schedules",
+        "/workers",
+        "/flows",
+        "/groups",
+        "/breakers",
+        "/audit",
+    ):
         page = await guest(path)
         stops = []
         for _ in range(120):

@@ -28,8 +28,9 @@ def one_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 def _views(stage: Stage) -> list[str]:
     found = [page.path for page in PAGES if "{" not in page.path]
     found += [f"/queues/{quote(name, safe='')}" for name in ("kept", "buried", "idle", PAYLOADS[2])]
-    for job in (stage.seeded.failed, stage.seeded.running, stage.seeded.flow):
+    for job in (stage.seeded.failed, stage.seeded.running, stage.seeded.flow, stage.seeded.asking):
         found.append(f"/queues/{quote(job.queue.name, safe='')}/jobs/{quote(job.id, safe='')}")
+    found += [f"{found[-1]}/signals/{quote(name, safe='')}" for name in (PAYLOADS[8], PAYLOADS[9], PAYLOADS[1])]
     letter = asyncio.run_coroutine_threadsafe(stage.app.dead_letters.page(limit=1), stage._loop).result(60)
     found.append("/dead/" + quote(letter.items[0].id, safe=""))
     evil = quote(PAYLOADS[3], safe="")
@@ -43,6 +44,8 @@ def _pattern(path: str) -> str:
     parts = path.split("/")
     if parts[1] == "dead":
         return "/dead/{id}"
+    if len(parts) == 7:
+        return "/queues/{queue}/jobs/{id}/signals/{name}"
     return "/queues/{queue}" if len(parts) == 3 else "/queues/{queue}/jobs/{id}"
 
 

@@ -23,6 +23,9 @@ def views(seeded: Seeded) -> list[str]:
             queues = ("email", "app-polling", "webhooks", "storefront-sync")
             found += [page.path.replace("{queue}", name) for name in queues]
             found.append(page.path.replace("{queue}", "email") + "?state=cancelled")
+            found.append(page.path.replace("{queue}", "refunds") + "?state=resting")
+        elif "{name}" in names:
+            found += [_of(page.path, job).replace("{name}", "approval") for job in (seeded.asking, seeded.done)]
         else:
             assert names == {"{queue}", "{id}"}, f"tests do not know how to open {page.path}: tell them here"
             found += [_of(page.path, job) for job in _jobs(seeded)]
@@ -32,7 +35,7 @@ def views(seeded: Seeded) -> list[str]:
 def _jobs(seeded: Seeded) -> list[Job[object]]:
     return [
         seeded.failed, seeded.cancelled, seeded.delayed, seeded.waiting, seeded.running, seeded.deferred, seeded.flow,
-        seeded.done,
+        seeded.done, seeded.asking,
     ]  # fmt: skip
 
 

@@ -102,11 +102,18 @@ def _dumped(said: Declaration) -> str:
             "rate": None if rate is None else [rate.max, per_ms(rate), rate.window],
             "groups": None if groups is None else groups.dump(),
             "handlers": None if handlers is None else {name: _dump_own(own) for name, own in handlers.items()},
-            "signals": said.signals,
+            "signals": None
+            if said.signals is None
+            else {name: _dump_schema(kind) for name, kind in said.signals.items()},
         },
         sort_keys=True,
         separators=(",", ":"),
     )
+
+
+def _dump_schema(schema: Mapping[str, Any] | None) -> str | None:
+    """A text of its own, in which the fields keep their order."""
+    return None if schema is None else json.dumps(schema, separators=(",", ":"))
 
 
 def _dump_keep(keep: Keep) -> list[float | None]:
@@ -125,12 +132,8 @@ def _load_backoff(found: dict[str, Any]) -> Backoff:
     return Backoff(**found | {"on": tuple(found["on"]), "give_up_on": tuple(found["give_up_on"])})
 
 
-def _load_signals(found: dict[str, Any] | None) -> dict[str, Any] | None:
-    return (
-        None
-        if found is None
-        else {name: schema if isinstance(schema, dict) else None for name, schema in found.items()}
-    )
+def _load_signals(found: dict[str, str | None] | None) -> dict[str, Any] | None:
+    return None if found is None else {name: text and json.loads(text) for name, text in found.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,10 @@ from toril.errors import TorilError
 from toril.runtime.clock import Clock
 from toril.runtime.logs import log
 from toril.web.access import COOKIE, Role, Ticket, Who
-from toril.web.fleet_status import FleetStatusReader
+from toril.web.fleet_status import FleetStatus, FleetStatusReader
 from toril.web.messages import Problem
-from toril.web.pages import PAGES
-from toril.web.pages.page import PageRequest, PageSpec
+from toril.web.pages import FORMS, PAGES
+from toril.web.pages.page import Act, FormRequest, PageRequest, PageSpec, SeeOther
 from toril.web.routing import RouteTable, asked_for, query
 from toril.web.sign_in import CODE_MINUTES, SIGN_IN, Means, check_role
 from toril.web.templates import Links, file, framed, rendered
@@ -179,6 +179,9 @@ class Live:
 LIVE: Final = "/live"
 
 
+_NO_PAGE: Final = "there is no page at this address"
+
+
 class _Html(HTMLResponse):
     """A page. A lone surrogate cannot be sent as UTF-8; it is sent as its escape, as in JSON and CSV."""
 
@@ -193,7 +196,8 @@ class Dashboard:
         self._app = app
         self._clock = clock
         self._means = means
-        self._table = RouteTable(PAGES, "there is no page at this address")
+        self._table = RouteTable(PAGES, _NO_PAGE)
+        self._forms = RouteTable(FORMS, _NO_PAGE)
         self._fleet = FleetStatusReader(app, clock)
         self.live = Live(self._draw, clock)
 
@@ -204,6 +208,29 @@ class Dashboard:
     async def page(self, path: str, raw: bytes, who: Who) -> Response:
         """The page at a path, as this person sees it."""
         return _Html(await self._drawn(path, raw, who))
+
+    def takes_form(self, path: str) -> bool:
+        """Whether the page at a path has a form that is sent to it."""
+        try:
+            self._forms.find("POST", path)
+        except Problem:
+            return False
+        return True
+
+    async def sent(self, path: str, raw: bytes, who: Who, form: Mapping[str, str], act: Act) -> Response:
+        """The answer to the form of a page: what was done, or the page again."""
+        page, names = self._forms.find("POST", path)
+        check_role(who, page.role, self._means)
+        asked, around = asked_for(page.query, query(raw)), await self._fleet.now()
+        given = await page.send(FormRequest(self._app, who, names, asked, None, around, self._fleet.recall, form, act))
+        if isinstance(given, SeeOther):
+            return RedirectResponse(Links.at(path)(*given.to, **given.query), 303)
+        return _Html(
+            self._rendered(page.template, path, who, self._frame(raw, around, page.nav), given.values), given.status
+        )
+
+    def _frame(self, raw: bytes, around: FleetStatus, nav: str) -> dict[str, Any]:
+        return {**framed(self._app.url, around, nav), "onward": partial(_onward, query(raw))}
 
     def stream(self, raw: bytes, who: Who) -> Response:
         """The changes of the page that `view` names, by its address relative to the site's root."""
@@ -220,8 +247,7 @@ class Dashboard:
         page, names = self._found(path, who)
         asked, around = asked_for(page.query, query(raw)), await self._fleet.now()
         values = await page.show(PageRequest(self._app, who, names, asked, None, around, self._fleet.recall))
-        frame = {**framed(self._app.url, around, page.nav), "onward": partial(_onward, query(raw))}
-        return self._rendered(page.template, path, who, frame, values)
+        return self._rendered(page.template, path, who, self._frame(raw, around, page.nav), values)
 
     def _found(self, path: str, who: Who) -> tuple[PageSpec, Mapping[str, str]]:
         page, names = self._table.find("GET", path)

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, TypeVar
 from toril.app import App
 from toril.model import AuditEntry, CircuitRow, CircuitState, Finding, RunStatus, ms_of
 from toril.operate.metrics import Overview, QueueOverview
+from toril.operate.steps import waiting_for_signals
 from toril.policy.attention import HighFailureRate, Need, QueueFacts, needs, suspects, usual_rate
 from toril.policy.doctor import judged
 from toril.policy.retention import RUNS
@@ -16,8 +17,10 @@ from toril.records import WorkerRecord
 from toril.runtime.clock import Clock
 from toril.web.api.common import known_queue
 
-__all__ = ["FleetStatus", "FleetStatusReader", "Recall"]
+__all__ = ["MANY", "FleetStatus", "FleetStatusReader", "Recall"]
 
+MANY: Final = 100
+_MOMENT: Final = 3.0  # seconds for which that count is kept
 _FRESH: Final = 1.5  # seconds for which it is fresh
 _LOOKED_OVER: Final = 60.0  # seconds between two checks of the server itself
 _WEEK: Final = 600.0  # seconds for which the usual rate of a week is kept
@@ -50,13 +53,20 @@ class FleetStatus:
     circuits: Sequence[CircuitRow]
     letters: int
     notes: Sequence[AuditEntry]
+    people: int = 0
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers beside the entries of the navigation."""
+        """The numbers beside the entries of the navigation; `MANY` stands for that or more."""
         broken = sum(circuit.state is not CircuitState.CLOSED for circuit in self.circuits)
         workers = len(self.overview.workers)
-        return {"overview": len(self.needs), "dead": self.letters, "breakers": broken, "workers": workers}
+        return {
+            "overview": len(self.needs),
+            "dead": self.letters,
+            "people": self.people,
+            "breakers": broken,
+            "workers": workers,
+        }
 
 
 @dataclass(slots=True)
@@ -117,7 +127,19 @@ class FleetStatusReader:
             circuits=circuits,
             letters=letters,
             notes=notes,
+            people=await self._people(overview),
         )
+
+    async def _people(self, overview: Overview) -> int:
+        """How many jobs wait for a signal; at most `MANY`."""
+        resting = [each.queue for each in overview.queues if each.counts.resting]
+        if not resting:
+            return 0
+
+        async def ask() -> int:
+            return len((await waiting_for_signals(self.app.store, resting, limit=MANY)).items)
+
+        return await self.recall(("people", *resting), _MOMENT, ask)
 
     def _facts(self, each: QueueOverview, overview: Overview, notes: Sequence[AuditEntry]) -> QueueFacts:
         waiting = each.counts.waiting + each.counts.prioritized

@@ -28,7 +28,17 @@ from toril.errors import (
 )
 from toril.policy.redaction import redacted
 
-__all__ = ["Problem", "answer", "as_json", "form_field", "problem_of", "read_form", "read_json"]
+__all__ = [
+    "Problem",
+    "answer",
+    "as_json",
+    "form_field",
+    "parsed",
+    "problem_of",
+    "read_fields",
+    "read_form",
+    "read_json",
+]
 
 _KIND: Final = "application/json; charset=utf-8"
 
@@ -97,6 +107,7 @@ def as_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = N
 MAX_BODY: Final = 1024 * 1024
 _FORM: Final = 8 * 1024
 _FIELDS: Final = 10
+_ALL_FIELDS: Final = 1_000
 _DEPTH: Final = 100
 _PATIENCE: Final = 5.0  # seconds between two parts of a body; for a form, which strangers may send, seconds in total
 
@@ -124,6 +135,16 @@ def form_field(form: bytes, name: str) -> str:
         return parse_qs(form.decode("utf-8", "replace"), max_num_fields=_FIELDS).get(name, [""])[0]
     except ValueError:
         raise Problem(400, "bad_form", f"the form has more than {_FIELDS} fields") from None
+
+
+async def read_fields(receive: Receive) -> dict[str, str]:
+    """The fields of a form of someone who may act; of those given twice, the first."""
+    body = await _whole(receive)
+    try:
+        found = parse_qs(body.decode("utf-8"), keep_blank_values=True, max_num_fields=_ALL_FIELDS)
+    except ValueError:
+        raise Problem(400, "bad_form", f"the form is not UTF-8, or has more than {_ALL_FIELDS} fields") from None
+    return {name: values[0] for name, values in found.items()}
 
 
 async def _whole(receive: Receive, most: int = MAX_BODY) -> bytes:

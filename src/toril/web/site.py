@@ -19,10 +19,10 @@ from toril.web.access import Access, Role, SignsIn, Who
 from toril.web.api import ENDPOINTS
 from toril.web.dashboard import LIVE, Dashboard
 from toril.web.guard import HEADERS, Guard, GuardOptions, check_meant, check_own
-from toril.web.messages import Problem, answer, as_json, form_field, problem_of, read_form, read_json
+from toril.web.messages import Problem, answer, as_json, form_field, problem_of, read_fields, read_form, read_json
 from toril.web.openapi import DOCUMENT, document
 from toril.web.prometheus import Exporter
-from toril.web.routing import Endpoint, Request, RouteTable, asked_for, query, sent
+from toril.web.routing import Endpoint, Form, Request, RouteTable, asked_for, query, sent
 from toril.web.sign_in import SIGN_IN, SignInLink, check_role, means_of
 
 __all__ = ["Probe", "Site", "site"]
@@ -32,6 +32,7 @@ Probe = Callable[[str], "Response | None"]
 
 _BASE: Final = "/api/v1"
 _METRICS: Final = "/metrics"
+_FORM: Final = "application/x-www-form-urlencoded"
 
 
 def site(
@@ -154,7 +155,7 @@ class Site:
         if path == _BASE + DOCUMENT and reads:
             return as_json(document(ENDPOINTS, _BASE))
         if not _is_api(path):
-            return await self._shown(scope, path, who)
+            return await self._shown(scope, receive, path, who, address)
         return await self._done(scope, receive, path[len(_BASE) :], who, address)
 
     async def _done(self, scope: Scope, receive: Receive, path: str, who: Who, address: str) -> Response:
@@ -174,11 +175,17 @@ class Site:
         access, posts = self._guard.terms.access, scope["method"] == "POST"
         if isinstance(access, SignInLink) and path == SIGN_IN:
             return await _signed_in_by_link(access, self._dashboard, scope)
-        if isinstance(access, SignsIn) and posts:
+        if isinstance(access, SignsIn) and posts and not await self._is_form(scope, path):
             return await self._signed_in_by_token(access, self._dashboard, scope, receive, path, address)
         if isinstance(access, SignsIn) and path == SIGN_IN:
             return self._dashboard.sign_in_page()
         return self._dashboard.asset(path)
+
+    async def _is_form(self, scope: Scope, path: str) -> bool:
+        """Whether someone who has signed in sends the form of a page."""
+        if self._dashboard is None or not self._dashboard.takes_form(path):
+            return False
+        return await self._guard.terms.access.who(HTTPConnection(scope)) is not None
 
     async def _signed_in_by_token(
         self, access: SignsIn, dashboard: Dashboard, scope: Scope, receive: Receive, path: str, address: str
@@ -192,9 +199,11 @@ class Site:
             raise Problem(401, "who_are_you", "Unknown token.", field="token")
         return dashboard.signed_in(ticket, path, scope, secure=self._guard.is_secure(scope, headers))
 
-    async def _shown(self, scope: Scope, path: str, who: Who) -> Response:
+    async def _shown(self, scope: Scope, receive: Receive, path: str, who: Who, address: str) -> Response:
         if self._dashboard is None:
             raise Problem(404, "not_found", "the dashboard is switched off")
+        if scope["method"] == "POST" and self._dashboard.takes_form(path):
+            return await self._sent(self._dashboard, scope, receive, path, who, address)
         if scope["method"] not in ("GET", "HEAD"):
             raise Problem(405, "method", "only GET is allowed", headers={"allow": "GET, HEAD"})
         if not path:  # relative addresses need the slash after a prefix
@@ -203,6 +212,23 @@ class Site:
             check_own(Headers(scope=scope))
             return self._dashboard.stream(scope["query_string"], who)
         return await self._dashboard.page(path, scope["query_string"], who)
+
+    async def _sent(
+        self, dashboard: Dashboard, scope: Scope, receive: Receive, path: str, who: Who, address: str
+    ) -> Response:
+        """The answer to the form of a page. It may do what the API may, and is noted as that is."""
+        headers = Headers(scope=scope)
+        check_own(headers)
+        if "origin" not in headers and "sec-fetch-site" not in headers:
+            raise Problem(403, "cross_site", "the form has no Origin or Sec-Fetch-Site header; programs use the API")
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+            raise Problem(415, "not_a_form", f"send the form as {_FORM}")
+
+        async def act(endpoint: Endpoint, path: Mapping[str, str], body: Form) -> Any:
+            check_role(who, endpoint.role, means_of(self._guard.terms.access))
+            return await self._noted(endpoint, Request(self.app, who, path, None, body), address)
+
+        return await dashboard.sent(path, scope["query_string"], who, await read_fields(receive), act)
 
     async def _noted(self, endpoint: Endpoint, asking: Request, address: str) -> Any:
         """The response. Whatever may have changed something is written to the audit log, however it ended."""

@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from toril.store.engine import redacted
 from toril.web.access import Role, Who
-from toril.web.fleet_status import FleetStatus
+from toril.web.fleet_status import MANY, FleetStatus
 from toril.web.indentation import Unindented
 
 __all__ = [
@@ -139,6 +139,8 @@ def _environment() -> Environment:
         json=_json,
         text=_text,
         terse=terse,
+        plain=_plain,
+        shorter=_shorter,
         capitalize_first=lambda text: text[:1].upper() + text[1:],
     )
     made.globals.update(plural=plural, NONE=NONE, path=_path)
@@ -158,6 +160,17 @@ def _json(value: Any) -> Markup:
 def _text(value: Any) -> str:
     """A value as plain JSON, for attributes and fields."""
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _shorter(text: str) -> str:
+    """The beginning of a long id."""
+    return text if len(text) <= _ID else text[:_ID] + "…"
+
+
+def _plain(text: str) -> str:
+    """A JSON text as people read it: a string without its quotes."""
+    value = json.loads(text)
+    return value if isinstance(value, str) else text
 
 
 def _coloured(value: Any, depth: int) -> str:
@@ -184,6 +197,7 @@ def _mark(kind: str, text: str) -> str:
 
 
 NONE: Final = "\u2013"  # for unknown or missing values
+_ID: Final = 12  # characters of a long id
 _JOINT: Final = "\u00a0"  # between a number and its unit, which stay on one line
 
 
@@ -293,6 +307,7 @@ class NavEntry:
 NAVIGATION: Final = (
     NavEntry("overview", "", "Overview", "overview"),
     NavEntry("dead", "dead", "Dead letters", "dead"),
+    NavEntry("people", "people", "People", "person"),
     NavEntry("flows", "flows", "Flows", "flow"),
     NavEntry("schedules", "schedules", "Schedules", "schedule"),
     NavEntry("groups", "groups", "Groups", "group"),
@@ -305,6 +320,8 @@ NAVIGATION: Final = (
 def framed(url: str, around: FleetStatus | None = None, nav: str = "") -> dict[str, Any]:
     """The values of base.html for a page under an entry; without counts if the store may be away."""
     counts = {} if around is None else {key: number(count) for key, count in around.counts.items() if count}
+    if around is not None and around.people >= MANY:
+        counts["people"] += "+"
     return {"navigation": NAVIGATION, "nav": nav, "counts": counts, "hot": _HOT, "store": _store(url)}
 
 

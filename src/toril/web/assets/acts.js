@@ -492,3 +492,19 @@ function ask(b) {
     }
   });
 }
+
+/* == A form of a page is sent once: a second click would only find that it had been. It can be sent again if one comes
+   back to it. */
+function once(e) {
+  const form = e.target.closest('form[data-once]');
+  if (!form || e.defaultPrevented) return;
+  const sent = e.submitter;
+  setTimeout(() => {
+    $$('button', form).forEach(b => (b.disabled = true));
+    sent?.setAttribute('aria-busy', 'true');
+  });
+  addEventListener('pageshow', () => {
+    $$('button', form).forEach(b => (b.disabled = false));
+    sent?.removeAttribute('aria-busy');
+  });
+}

@@ -142,6 +142,7 @@ async function refresh() {
     const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
     if (mine !== asked) return;
     if (!answer.ok || !$('[data-region]', page)) {
+      if ($('form[data-once]')) return; // what was typed stays, whatever has become of its job
       $('main').replaceWith(document.adoptNode($('main', page)));
       live.show(page.documentElement.dataset.store);
       tryAgain();

@@ -102,6 +102,7 @@ function help() {
     ['Flows, schedules', 'g f, g s'],
     ['Groups, breakers', 'g g, g b'],
     ['Workers, audit log', 'g w, g a'],
+    ['People', 'g p'],
     ['Next and previous row', 'j, k'],
     ['Open the row', 'Enter'],
     ['Select the row', 'x'],

@@ -253,6 +253,7 @@ document.addEventListener('DOMContentLoaded', () => {
     c.closest('[popover]')?.hidePopover?.();
     toast('Copied', { icon: 'check' });
   });
+  document.addEventListener('submit', once);
   document.addEventListener('keydown', keyboard);
   document.addEventListener('mouseover', titles);
   document.addEventListener('visibilitychange', () => (document.hidden ? live.end() : live.start()));

@@ -218,7 +218,7 @@ function newRows(ids) {
   const body = $('[data-list] tbody'),
     region = body?.closest('[data-region]');
   if (!region || url.get('after')) return;
-  const shown = new Set($$('tr[data-id]', body).map(r => r.dataset.id)),
+  const shown = new Set($$('tr[data-id]', region).map(r => r.dataset.id)),
     fresh = ids.filter(id => !shown.has(id)).length;
   let line = $('.fresh', region);
   if (!fresh) return line?.remove();

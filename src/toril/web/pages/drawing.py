@@ -12,6 +12,7 @@ __all__ = [
     "ENDINGS",
     "EVERY",
     "LOOKS",
+    "RESTING",
     "Bar",
     "Bars",
     "RunBars",
@@ -45,6 +46,7 @@ LOOKS: Final = {
     State.COMPLETED: StateLook("completed", "Completed", "done", "done"),
     State.FAILED: StateLook("failed", "Failed", "failed", "failed"),
 }
+RESTING: Final = StateLook("resting", "Resting", "delayed", "rest")  # a part of those that are delayed
 ENDINGS: Final = {
     RunStatus.COMPLETED: LOOKS[State.COMPLETED],
     RunStatus.FAILED: LOOKS[State.FAILED],

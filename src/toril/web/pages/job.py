@@ -20,6 +20,7 @@ from toril.web.api.common import PageQuery, attempt_errors, job_document, kept_i
 from toril.web.api.jobs import run_document
 from toril.web.pages.drawing import ENDINGS, EVERY, look_of
 from toril.web.pages.flows import in_order, remembered
+from toril.web.pages.job_steps import steps_of
 from toril.web.pages.page import PageRequest, PageSpec
 from toril.web.pages.search_box import quoted
 from toril.web.pages.timeline import chronicle
@@ -253,18 +254,20 @@ async def job(asking: PageRequest) -> dict[str, Any]:
     view = await queue.store.queue(queue.name)
     workers = [worker for worker in await queue.store.workers(queue.name) if not worker.silent]
     events = await _events(asking, found, record)
-    steps, parts = chronicle(record, events, now)
+    recorded = await steps_of(found, record)
+    steps, parts = chronicle(record, events, now, active="Attempt" if recorded is None else "Run")
     return {
         "title": f"{record.name} {record.id}", "now": now, "queue": queue.name, "id": record.id, "name": record.name,
         "record": record, "job": document, "look": look_of(record), "steps": steps, "parts": parts,
+        "recorded": recorded, "rest": None if recorded is None else recorded.rest,
         "lines": await log_of(found),
         "why": explained(await queue.why(record.id), record, view, workers, now),
         "attempts": await attempts_of(found), "progress": progress_of(document["progress"]),
         "tree": await flow_of(asking, found, record),
         "facts": _facts(record), "by_subject": quoted("subject", record.options.subject or ""),
         "size": len(record.data.encode()), "usual": _usual(asking, queue.name),
-        "again": _again(document, record), "mark": f"{record.state} {record.attempts_made} {record.starts}",
-        "gone": None, "looks": EVERY,
+        "again": _again(document, record), "gone": None, "looks": EVERY,
+        "mark": f"{record.state} {record.attempts_made} {record.starts} {record.rest is not None}",
     }  # fmt: skip
 
 

@@ -21,8 +21,9 @@ from toril.web.api.dead_letters import letter_document
 from toril.web.api.jobs import run_document
 from toril.web.api.queues import read_names
 from toril.web.pages.attention import of_queue
-from toril.web.pages.drawing import ENDINGS, LOOKS, StateLook, look_of
+from toril.web.pages.drawing import ENDINGS, LOOKS, RESTING, StateLook, look_of
 from toril.web.pages.page import PageRequest, PageSpec, View
+from toril.web.pages.rests import rest_of
 from toril.web.pages.search_box import SearchTerms, quoted, typed
 from toril.web.templates import compact, number, span
 
@@ -85,6 +86,7 @@ async def counted(asking: PageRequest, found: Queue, view: QueueSummary) -> Tabs
         if not counts[state].count:
             counts[state] = ListedCount(await _runs(asking, found, ending))
     by_key = {LOOKS[state].key: count for state, count in counts.items()}
+    by_key[RESTING.key] = ListedCount(view.counts.resting)
     if view.cancelled_total:
         by_key[ENDINGS[RunStatus.CANCELLED].key] = ListedCount(await _runs(asking, found, RunStatus.CANCELLED))
     return Tabs(by_key, kept.count, letters.count)
@@ -123,6 +125,13 @@ async def listed(
         "about": _about(found.name, LOOKS[state].key, asked),
         "bulk": _BULK.get(state, ""),
     }
+
+
+async def _resting(asking: PageRequest, found: Queue, view: QueueSummary) -> dict[str, Any]:
+    """The jobs that rest; they are among the delayed ones and those that wait for children too."""
+    page = await found.store.steps.resting(found.name, cursor=asking.query.after, limit=asking.query.limit)
+    rows = [_row(found.job_of(row), asking.around.now) for row in page.items]
+    return _table("jobs", rows, page.cursor, ListedCount(view.counts.resting))
 
 
 async def remembered(asking: PageRequest, found: Queue, ending: RunStatus, asked: SearchTerms) -> dict[str, Any]:
@@ -213,13 +222,14 @@ def _row(job: Job[Any], now: int) -> dict[str, Any]:
     found, record = job_document(job), job.row
     if record is None:
         raise LookupError(f"{job!r} was not read from the store")
-    ran = None
+    ran, rest = None, rest_of(record)
     if record.started_at is not None and record.state in (State.ACTIVE, State.COMPLETED, State.FAILED):
         ran = (record.finished_at or now) - record.started_at
     return {
-        "id": job.id, "name": job.name, "look": look_of(record), "text": _text(found, record.state),
+        "id": job.id, "name": job.name, "look": look_of(record), "rests": rest is not None,
+        "text": _text(found, record.state) if rest is None else rest.words,
         "group": record.group, "made": None if record.never_started else record.attempts_made,
-        "of": record.max_attempts, "ran": ran, "due": record.due,
+        "of": record.max_attempts, "ran": ran, "due": record.due if rest is None else rest.until,
         "at": record.finished_at or record.started_at or record.added_at,
     }  # fmt: skip
 
@@ -263,6 +273,7 @@ Tab: TypeAlias = Literal[
     "prioritized",
     "active",
     "delayed",
+    "resting",
     "children",
     "completed",
     "failed",
@@ -289,6 +300,7 @@ _EMPTY: Final = {
     "prioritized": ("No prioritized jobs", "Jobs added with a priority appear here until a worker claims them."),
     "active": ("No running jobs", "Jobs appear here while a worker runs them."),
     "delayed": ("No delayed jobs", "Delayed jobs and jobs waiting for a retry appear here until they are due."),
+    "resting": ("No resting jobs", "Jobs appear here while their handlers sleep, or wait for signals or other jobs."),
     "children": ("No parents waiting", "The parent of a flow appears here until its children have ended."),
     "completed": ("No completed jobs", "The last 1,000 runs appear here, even if the queue keeps no completed jobs."),
     "failed": ("No failed jobs", "Jobs that fail for good also become dead letters, with their data and traceback."),
@@ -316,6 +328,8 @@ async def queue(asking: PageRequest) -> dict[str, Any]:
     asked = typed(query.q or "", query.error if look.key == "failed" else None)
     if look is _CANCELLED:
         table = await remembered(asking, found, RunStatus.CANCELLED, asked)
+    elif look is RESTING:
+        table = await _resting(asking, found, view)
     else:
         table = await listed(asking, found, _STATES[look.key], asked, view, tabs)
     declared = await asking.app.store.declarations(found.name)
@@ -344,15 +358,18 @@ async def _names(asking: PageRequest, found: Queue) -> dict[str, Any]:
 
 def _chosen(key: str | None, tabs: Tabs) -> StateLook:
     """The tab that was requested; by default, the failed jobs if there are any."""
-    if key == _CANCELLED.key:
-        return _CANCELLED
+    rare = {look.key: look for look in (_CANCELLED, RESTING)}
+    if key in rare:
+        return rare[key]
     return LOOKS[_STATES[key] if key else State.FAILED if tabs.failed else State.WAITING]
 
 
 def _tabs(tabs: Tabs, chosen: StateLook) -> list[tuple[StateLook, ListedCount]]:
     """All tabs, except those that few queues need and that are empty."""
-    found = [(look, tabs.counts.get(look.key, ListedCount(0))) for look in (*LOOKS.values(), _CANCELLED)]
-    rare = {LOOKS[State.PRIORITIZED], _CANCELLED}
+    looks = list(LOOKS.values())
+    looks.insert(looks.index(LOOKS[State.DELAYED]) + 1, RESTING)
+    found = [(look, tabs.counts.get(look.key, ListedCount(0))) for look in (*looks, _CANCELLED)]
+    rare = {LOOKS[State.PRIORITIZED], RESTING, _CANCELLED}
     return [(look, count) for look, count in found if look is chosen or count.count or look not in rare]
 
 

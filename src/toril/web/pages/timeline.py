@@ -36,15 +36,17 @@ class TimelineBar:
     width: float
 
 
-def chronicle(record: JobRow, events: Sequence[EventRow], now: int) -> tuple[list[TimelineStep], list[TimelineBar]]:
+def chronicle(
+    record: JobRow, events: Sequence[EventRow], now: int, *, active: str = "Attempt"
+) -> tuple[list[TimelineStep], list[TimelineBar]]:
     """The steps of a job. If events were trimmed, or never written, as by other programs, the record's own times fill
-    in."""
-    steps = _steps(record, [event for event in events if event.kind is not EventKind.PROGRESS])
+    in. `active` is what a call of the handler is called: an attempt of a job that rests has several."""
+    steps = _steps(record, [event for event in events if event.kind is not EventKind.PROGRESS], active)
     linked = [replace(step, ended=after.at) for step, after in pairwise(steps)] + steps[-1:]
     return linked, _bar(linked, record, now)
 
 
-def _steps(record: JobRow, events: Sequence[EventRow]) -> list[TimelineStep]:
+def _steps(record: JobRow, events: Sequence[EventRow], active: str) -> list[TimelineStep]:
     steps: list[TimelineStep] = []
     attempt = 0
     if not any(event.kind is EventKind.ADDED for event in events):
@@ -52,7 +54,7 @@ def _steps(record: JobRow, events: Sequence[EventRow]) -> list[TimelineStep]:
     for event in events:
         if event.kind is EventKind.ACTIVE:
             attempt += 1
-        step = _step(event, attempt)
+        step = _step(event, f"{active} {attempt}")
         if step is not None and not (steps and step.word == steps[-1].word == "Waiting"):
             steps.append(step)
     if not attempt:
@@ -73,9 +75,9 @@ _KINDS: Final = {
 }
 
 
-def _step(event: EventRow, attempt: int) -> TimelineStep | None:
+def _step(event: EventRow, active: str) -> TimelineStep | None:
     if event.kind is EventKind.ACTIVE:
-        return TimelineStep("active", "active", event.time, f"Attempt {attempt}")
+        return TimelineStep("active", "active", event.time, active)
     if event.kind is EventKind.WAITING and "prev" in event.detail:
         return TimelineStep("wait", "wait", event.time, "Waiting", f"was {event.detail['prev']}")
     if event.kind not in _KINDS:
