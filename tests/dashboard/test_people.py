@@ -100,6 +100,8 @@ async def test_rows_of_all_signals_are_known_to_an_open_page(one_stage: Stage, g
     await expect(page.locator("h2", has_text="scan")).to_have_count(1)
     later = await asked(one_stage, 7)
     await expect(page.get_by_role("link", name=f"Answer refund {later.id}")).to_have_count(1)
+    known = "newRows([...document.querySelectorAll('main tr[data-id]')].map(row => row.dataset.id))"
+    await page.evaluate(known)  # as the stream tells it
     await expect(page.locator(".fresh")).to_have_count(0)
     for each in (job, later):
         await asyncio.to_thread(one_stage.do, each.cancel())
