@@ -341,5 +341,5 @@ def test_the_page_on_architecture_counts_what_an_exchange_defines() -> None:
     (usual, few), (every, many) = [(len(found), len(set(found))) for found in defined]
 
     assert f"{few} of {len(SUBJECTS)} Lua subjects on the fast path" in page
-    assert f"brings the count to {usual} functions of {few} subjects" in page
-    assert f"adds {every - usual} functions and brings the count to {many} subjects" in page
+    assert f"the script has {usual} functions from {few} subjects" in page
+    assert f"adds {every - usual} functions and makes it {many} subjects" in page
