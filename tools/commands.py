@@ -16,24 +16,24 @@ from toril.cli.main import Commands
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 _HEAD = """# Commands
 
-Generated from the commands by `make reference`. Commands that need a store take it from an app (`-A jobs:app` or
-`$TORIL_APP`), else from a URL (`--url` or `$TORIL_URL`), else they use `toril.db` in the current folder; `--url` wins
-over `$TORIL_APP`. With an app, they import its code and know what it declares about payloads, limits and `redact`.
-They print tables for people and, with `--json`, JSON Lines for programs. Destructive commands ask for confirmation
-unless you pass `--yes`. Every option of `toril run` and `toril reaper` is also an environment variable: `--max-jobs` is
-`TORIL_MAX_JOBS`.
+This page is generated from the commands by `make reference`.
+
+Commands that need a store take it from an app (`-A jobs:app` or `$TORIL_APP`) or from a URL (`--url` or `$TORIL_URL`);
+without either, they use `toril.db` in the current folder. `--url` takes precedence over `$TORIL_APP`. With an app, they
+import its code, so they know what it declares about payloads, limits and `redact`. Commands print tables for people
+or, with `--json`, JSON Lines for programs. Destructive commands ask for confirmation unless you pass `--yes`. You can
+also set every option of `toril run` and `toril reaper` with an environment variable: `--max-jobs` is `TORIL_MAX_JOBS`.
 
 | exit code | |
 |---:|---|
 | 0 | success |
 | 1 | the command failed: one line on stderr says why |
-| 2 | the command line is wrong |
-| 3 | not confirmed: the command is destructive, and `--yes` is missing or you said no |
+| 2 | the command line is invalid |
+| 3 | a destructive command was not confirmed |
 | 130 | interrupted by Ctrl-C |
-| 141 | nothing reads the output any more |
+| 141 | the reader of the output, such as `head`, has closed it |
 
-Your shell can complete commands, options, and the names of queues, jobs, schedules and workers, which it asks the store
-for:
+Your shell can complete commands, options, and the names of queues, jobs, schedules and workers:
 
 ```sh
 eval "$(_TORIL_COMPLETE=bash_source toril)"    # in ~/.bashrc
@@ -41,8 +41,8 @@ eval "$(_TORIL_COMPLETE=zsh_source toril)"     # in ~/.zshrc
 _TORIL_COMPLETE=fish_source toril | source     # in ~/.config/fish/completions/toril.fish
 ```
 
-An unexpected error is also one line: it says that it is a bug and where to report it. `toril --debug COMMAND` shows the
-traceback.
+If a command fails unexpectedly, it prints one line that says where to report the bug. To see the traceback, use
+`toril --debug COMMAND`.
 """
 
 

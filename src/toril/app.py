@@ -349,9 +349,8 @@ class App:
     def poller(
         self, fn: F | None = None, *, name: str | None = None, elected: bool = False, lease: Duration = 30.0
     ) -> F | Callable[[F], F]:
-        """Run a coroutine function beside the workers, in every worker process, for as long as they run.
-
-        If it raises, it is started again, at first at once and then later each time. If it returns, it is finished.
+        """Run a coroutine function alongside the workers, in every worker process. If it raises an exception, it is
+        restarted, at first at once and then after growing delays. If it returns, it is not restarted.
 
         Args:
             fn: The function, if you declare it without options.
@@ -391,7 +390,7 @@ class App:
         """Call `sink` with each `Alert` that the rules ask for. A sink is a function, a coroutine function or a
         `Webhook`.
 
-        A sink that fails affects no job.
+        If a sink fails, no job is affected.
         """
         made = Alerts(self.services, worker_name(self.services.clock), sink, rules, len(self._alerts))
         self._alerts.append(made)
@@ -408,16 +407,16 @@ class App:
         limit: int = 1000,
         queue: Queue | str = "scanners",
     ) -> Scanner:
-        """Look for stuck rows of your own tables on a timer, and reset them.
+        """Regularly look for stuck rows in your own tables, and reset them.
 
-        Each run is one attempt of a job, which comes after everything else in its queue. What fails is left for the
-        next run. The job's result has the statistics.
+        Each run is a job with one attempt, which runs after the other jobs in its queue. If it fails, the next run
+        tries again. The job's result contains the counts.
 
         Args:
             name: The name of the scanner, its job and its schedule.
             every: How often it runs.
-            find: A function of a time that returns what has been stuck since before then.
-            reset: A function that is called with each item found, to set it right.
+            find: A function that takes a time and returns what has been stuck since before then.
+            reset: A function that is called with each item found, and resets it.
             threshold: How long something must have been stuck to be found.
             limit: How many items it resets in one run.
             queue: The queue in which it runs.
@@ -466,8 +465,8 @@ class App:
         on_failure: Policy = "fail",
         parent: Job[Any] | None = None,
     ) -> Job[R]:
-        """Add a job that runs once its children have ended. Up to 1,000 jobs are stored all or none. Returns the
-        parent.
+        """Add a job that runs once its children have ended. Up to 1,000 jobs are stored completely or not at all.
+        Returns the parent.
 
         Args:
             job: The parent, made by `task.new(…)` or `queue.new(…)`, or a `Flow` that has its children.
@@ -478,8 +477,8 @@ class App:
         return await self._flows.add(job, children, on_failure=on_failure, parent=parent)
 
     async def flows(self, flows: Sequence[PreparedJob[R] | Flow[R]]) -> list[Job[R]]:
-        """Add many flows, and return their topmost jobs. Up to 1,000 jobs, of all flows together, are stored all or
-        none."""
+        """Add many flows, and return their topmost jobs. Up to 1,000 jobs, of all flows together, are stored completely
+        or not at all."""
         return await self._flows.add_many(flows)
 
     def outbox(self, connection: Any) -> "Outbox":
@@ -537,9 +536,10 @@ class App:
             raise NotFound(f"there is no live worker {preview(worker)}")
 
     async def doctor(self, queues: Sequence[str] | None = None) -> list[Finding]:
-        """Check the store, and these queues or all. Returns what is wrong, the worst first, each with its remedy.
+        """Check the store and all its queues, or only these. Returns the findings, most serious first, each with its
+        fix.
 
-        It only reads. It looks twice, a second apart, and reports only what it sees both times.
+        Nothing is changed. It checks twice, a second apart, and reports only what it finds both times.
         """
         return await Doctor(self.store, self.services.clock).findings(queues)
 
@@ -551,19 +551,18 @@ class App:
         patience: Duration = _PATIENCE,
         quick: bool = True,
     ) -> Page[Finding]:
-        """Check a part of what `doctor` checks: as much as fits into `patience`, however large the store is.
-
-        Pass the page's cursor to continue, until it is None. Checks that take longer the more jobs there are are left
-        out, and a notice says so: a SQLite file is not read through for damage, and its jobs are counted only with
-        `quick=False`. The two looks are a tenth of a second apart.
+        """Make part of the checks of `doctor`: as many as fit into `patience`, however large the store is. To continue,
+        pass the page's cursor, until it is None. Checks that take longer the more jobs there are are left out, which a
+        notice mentions: a SQLite file is not read for damage, and its jobs are counted only with `quick=False`.
+        Findings are checked twice, a tenth of a second apart.
         """
         return await Doctor(self.store, self.services.clock, between=_SOONER).part(
             queues, cursor=cursor, patience=milliseconds("patience", patience) / 1000, quick=quick
         )
 
     async def repair(self, findings: Sequence[Finding]) -> list[Repaired]:
-        """Repair findings of `doctor` that can be repaired. Safe beside running workers: each repair checks again in
-        its own step."""
+        """Repair those findings of `doctor` that can be repaired. This is safe while workers run: each repair checks
+        again in the same atomic operation."""
         return await Doctor(self.store, self.services.clock).repair(findings)
 
     async def scan(self, name: str, *, dry_run: bool = False) -> Result:
@@ -601,10 +600,10 @@ class App:
         """Run workers until a signal or `stop()`. Returns 0 if all running jobs ended, 1 if some had to be released.
 
         Args:
-            queues: The queues to work, with their concurrency; by default, all that have handlers.
+            queues: The queues to serve, with their concurrency; by default, all that have handlers.
             grace: How long running jobs may continue once the worker is told to stop.
-            burst: Return when there is nothing left to do. Retries that are due within `grace`, and jobs that a rate
-                limit delays no longer than that, are waited for.
+            burst: Return when there is nothing left to do. This waits for retries that are due within `grace`, and for
+                jobs that a rate limit delays by no more than that.
             signals: With `"leave"`, SIGTERM and SIGINT are left to your program.
             name: The worker's name, in place of a generated one. It must be unique among running workers.
             stall_interval: How often to look for stalled jobs.
@@ -681,7 +680,7 @@ class App:
         """Recover the jobs of dead workers, in all queues, until a signal, `stop()` or cancellation.
 
         Args:
-            queues: The queues to look after; by default, all of the store.
+            queues: The queues to check; by default, all in the store.
             elected: With True, only one of several reapers, the leader, is active. With False, this one always is.
             lease: How long a dead leader still counts as the leader.
             renew: The time between two renewals by the leader; by default, a third of the lease.

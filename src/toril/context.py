@@ -152,7 +152,7 @@ MAX_PROGRESS = 64 * 1024
 @dataclass(frozen=True, slots=True)
 class StepInfo:
     """The durable step in which code runs: its name, the key under which it is recorded, and which try it is.
-    `idempotency_key` is the same whenever this step is done again; give it to other systems."""
+    `idempotency_key` is the same each time this step runs; pass it to other systems."""
 
     name: str
     key: str
@@ -323,7 +323,7 @@ class _Facts(Generic[T]):
 
     @property
     def fence(self) -> int:
-        """A number that grows with every start of this job, so that other systems can refuse writes of an earlier
+        """A number that increases with every attempt of this job, so that other systems can reject writes of an earlier
         one."""
         return self._claimed.fence
 
@@ -349,14 +349,15 @@ class _Facts(Generic[T]):
 
     @property
     def resting(self) -> bool:
-        """Whether the handler is left because its job rests. `finally` blocks then run although nothing has ended."""
+        """Whether the handler is being left because its job rests. `finally` blocks then run although the job has not
+        ended."""
         steps = self._reporter.steps_used
         return steps is not None and steps.resting
 
     @property
     def replaying(self) -> bool:
-        """Whether this run has so far only repeated what earlier ones have recorded. Log lines and progress are not
-        written meanwhile."""
+        """Whether this run has so far only repeated what earlier runs have recorded. While this is true, log lines and
+        progress are not written."""
         return self._claimed.steps is not None and self._reporter.steps.replaying
 
     def rate_limited(self, seconds: Duration) -> NoReturn:
@@ -382,7 +383,7 @@ class JobContext(_Facts[T]):
     __slots__ = ()
 
     async def update_progress(self, value: Any) -> None:
-        """Report how far the job has come: a number, or any JSON value. Frequent calls are combined into at most ten
+        """Report how far the job has got: a number, or any JSON value. Frequent calls are combined into at most ten
         writes per second."""
         await self._report(Progress(self._claimed.lease, encode(value, what="progress", limit=MAX_PROGRESS)))
 
@@ -395,7 +396,7 @@ class JobContext(_Facts[T]):
         await self._report(DataUpdate(self._claimed.lease, encode(data)))
 
     async def checkpoint(self, value: Any) -> None:
-        """Save how far the job has come. When it runs again, it finds the value in `last_checkpoint`."""
+        """Save how far the job has got. When it runs again, it finds the value in `last_checkpoint`."""
         await self._report(Checkpoint(self._claimed.lease, encode(value, what="checkpoint")))
 
     @property
@@ -443,10 +444,10 @@ class JobContext(_Facts[T]):
         timeout: Duration | None = None,
         result: Any = None,
     ) -> Coroutine[Any, Any, Any]:
-        """Call `fn(*args)` and record what it returns with the job, so that no later run or attempt calls it again.
+        """Call `fn(*args)` and record its return value with the job, so that no later run or attempt calls it again.
 
-        What you get is what was recorded: a JSON value, or one of `result` or the type that `fn` declares. An error of
-        `fn` is raised as `StepFailed`.
+        Returns the value as it was recorded: plain JSON, or of the type `result` or the type that `fn` declares. If
+        `fn` raises an exception, this raises `StepFailed`.
 
         Args:
             name: The step's name. A name that is used again is numbered, in the order of the calls.
@@ -462,16 +463,16 @@ class JobContext(_Facts[T]):
     async def gather(
         self, *branches: Coroutine[Any, Any, R], name: str = "gather", limit: int | None = None
     ) -> list[R]:
-        """Run coroutines beside each other, at most `limit` at once, and return their results in order.
+        """Run coroutines concurrently, at most `limit` at once, and return their results in order.
 
-        Each has a scope of its own for the names of its steps. If all of them rest, so does the job. If one fails, no
-        more begin, and the error is raised once the steps under way have ended.
+        Step names need to be unique only within each coroutine. When all of them rest, the job rests. If one fails, no
+        more are started, and the error is raised when the running steps have ended.
         """
         return await self._reporter.steps.gather(*branches, name=name, limit=limit)
 
     async def sleep(self, name: str, duration: Duration) -> None:
-        """Rest for this long, counted from when the job first comes here. It takes no slot meanwhile, and the handler
-        is called again afterwards."""
+        """Rest for this long, counted from when the job first gets here. A job that rests occupies no slot; afterwards,
+        the handler is called again."""
         await self._reporter.steps.sleep(name, delay=milliseconds("a sleep", duration))
 
     async def sleep_until(self, name: str, when: datetime) -> None:
@@ -499,11 +500,9 @@ class JobContext(_Facts[T]):
         timeout: Duration | None = None,
         key: str | None = None,
     ) -> Any:
-        """Rest until a signal comes, and return its payload; None if `timeout` passes first. Signals that came before
-        are there.
-
-        Each signal is read once, in the order in which they came. With a `key`, this waits for what
-        `queue.signal(…, key=…)` sends. A payload that is not of the declared type is set aside, and the wait goes on.
+        """Rest until a signal arrives, and return its payload, or None if `timeout` passes first. This includes signals
+        that arrived earlier. Each signal is read once, in order of arrival. With a `key`, this waits for what
+        `queue.signal(…, key=…)` sends. A payload that is not of the declared type is set aside, and the wait continues.
         """
         found = await self._reporter.steps.wait_for(one_kind(signal, kind, key), timeout=wait_timeout(timeout))
         return None if found is None else found[1]
@@ -511,13 +510,14 @@ class JobContext(_Facts[T]):
     async def wait_for_any(
         self, signals: Sequence[str | SignalKind[Any]], *, timeout: Duration | None = None
     ) -> tuple[str, Any] | None:
-        """Rest until one of these signals comes, and return its name and payload; None if `timeout` passes first."""
+        """Rest until one of these signals arrives, and return its name and payload, or None if `timeout` passes
+        first."""
         found = await self._reporter.steps.wait_for(several_kinds(signals), timeout=wait_timeout(timeout))
         return None if found is None else (found[0].name, found[1])
 
     async def call(self, name: str, job: "Node", *, key: str | None = None) -> Any:
-        """Run another job, made by `queue.new`, and return its result; the job rests meanwhile. If the other one fails,
-        this raises `StepFailed`."""
+        """Run another job, made by `queue.new`, and return its result; meanwhile, this job rests. Raises `StepFailed`
+        if the other job fails."""
         return (await self._reporter.steps.call(name, [job], key=key))[0]
 
     async def call_all(self, name: str, jobs: "Sequence[Node]", *, key: str | None = None) -> list[Any]:
@@ -525,8 +525,8 @@ class JobContext(_Facts[T]):
         return await self._reporter.steps.call(name, jobs, key=key)
 
     async def version(self, name: str, newest: int) -> int:
-        """Return which version of the code this job follows: `newest`, unless it had recorded later steps before this
-        line was added; then 0. The number is recorded."""
+        """Return which version of the code this job follows: `newest`, or 0 if the job had already passed this point
+        when you added the call. The number is recorded."""
         return await self._reporter.steps.version(name, newest)
 
     # children
@@ -589,10 +589,10 @@ class JobContext(_Facts[T]):
             await self._add(self._nodes(children, on_failure, round_))
 
     async def wait_for_children(self, children: "Sequence[Node]" = (), *, on_failure: "Policy" = "fail") -> None:
-        """Wait until all children have ended, including the new ones given here. No slot is used meanwhile.
+        """Wait until all children have ended, including the new ones given here. Meanwhile, the job occupies no slot.
 
-        The handler ends here by an exception that you must let through. It is called again from the start once the
-        children have ended; then this call returns at once and adds nothing.
+        This leaves the handler with an exception, which you must let propagate. It is called again from the start once
+        the children have ended; then this call returns at once and adds nothing.
         """
         await self._begin()
         round_ = self._reporter.children_round() if children else 0
@@ -664,7 +664,7 @@ class SyncJobContext(_Facts[T]):
         self._run = run
 
     def update_progress(self, value: Any) -> None:
-        """Report how far the job has come; see `JobContext.update_progress`."""
+        """Report how far the job has got; see `JobContext.update_progress`."""
         self._run(self._twin().update_progress(value))
 
     def log(self, line: str) -> None:
@@ -676,7 +676,7 @@ class SyncJobContext(_Facts[T]):
         self._run(self._twin().update_data(data))
 
     def checkpoint(self, value: Any) -> None:
-        """Save how far the job has come. When it runs again, it finds the value in `last_checkpoint`."""
+        """Save how far the job has got. When it runs again, it finds the value in `last_checkpoint`."""
         self._run(self._twin().checkpoint(value))
 
     def step(

@@ -101,8 +101,8 @@ class Job(Generic[R]):
 
     @property
     def fence(self) -> int:
-        """The fence of the current or last start; it grows with each start, so that you can refuse writes of an earlier
-        one."""
+        """The fence of the current or last attempt. It increases with each attempt, so that you can reject writes of an
+        earlier one."""
         return self._fence or (0 if self._record is None else self._record.fence)
 
     @property
@@ -142,7 +142,7 @@ class Job(Generic[R]):
 
     @property
     def record(self) -> JobRecord | None:
-        """Everything the store has of the job, as of the last `refresh()`."""
+        """Everything that the store knows about the job, as of the last `refresh()`."""
         row, queue = self._record, self._queue
         if row is None:
             return None
@@ -270,8 +270,8 @@ class Job(Generic[R]):
         return "cancelled"
 
     async def remove(self) -> None:
-        """Delete the job with all that belongs to it; a dead letter is discarded. Raises `WrongState` while it runs:
-        cancel it first."""
+        """Delete the job and everything that belongs to it; a dead letter is discarded. Raises `WrongState` while it
+        runs: cancel it first."""
         store, name = self._queue.store, self._queue.name
         if await self._where() == "queue":
             await self._check(await self._call(lambda call: store.remove(name, [self.id], call=call)), "removed")
@@ -281,8 +281,8 @@ class Job(Generic[R]):
             raise NotFound(f"there is no job {self.id!r} in queue {name!r}")
 
     async def retry(self) -> None:
-        """Run the job again after it has ended, with all its attempts, whether its queue keeps it or it is a dead
-        letter.
+        """Run the job again after it has ended, with its full number of attempts, whether its queue keeps it or it is a
+        dead letter.
 
         Its log is kept; progress and errors start afresh. If it is a parent, its children that have not succeeded run
         again first.
@@ -304,8 +304,8 @@ class Job(Generic[R]):
         id: str | None = None,
         unless_waiting: Literal["keep", "refuse"] = "keep",
     ) -> Signalled:
-        """Send a signal to the job, which `ctx.wait_for` reads. If the job does not wait for it now, it is kept until
-        it does.
+        """Send a signal to the job, which `ctx.wait_for` reads. If the job is not waiting for it, the signal is kept
+        until the job waits for it.
 
         Args:
             signal: Its name, or a `SignalKind`, by which the payload is checked.
@@ -325,17 +325,17 @@ class Job(Generic[R]):
         return await send_signal(queue.services, queue.name, new)
 
     async def steps(self) -> list[StepRecord]:
-        """Read what the job has recorded of its durable steps, in the order in which that was."""
+        """Read the durable steps that the job has recorded, in the order in which they were recorded."""
         queue, where = self._queue, await self._where()
         rows = await step_rows(queue.store, queue.name, self.id, where)
         return [step_record(key, text, queue.options.serializer) for key, text in rows]
 
     async def rewind(self, to: str | None = None) -> None:
-        """Forget the durable step with the key `to` and all that were recorded after it, and run the job again, with
-        all its attempts; None goes back to the beginning.
+        """Forget the durable step with the key `to` and everything recorded after it, and run the job again with its
+        full number of attempts; None goes back to the beginning.
 
-        Signals that were received meanwhile are gone, and jobs that were called are called anew. Raises `WrongState`
-        while the job runs or if it is a dead letter, and `NotFound` if it is gone or has no such step.
+        Signals that it read after that step are discarded, and jobs that it called are called again. Raises
+        `WrongState` while the job runs or if it is a dead letter, and `NotFound` if it is gone or has no such step.
         """
         store, name = self._queue.store, self._queue.name
         await self._check(await self._call(lambda call: store.steps.rewind(name, self.id, to, call=call)), "rewound")

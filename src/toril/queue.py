@@ -204,9 +204,9 @@ class Queue:
         return register if fn is None else register(fn)
 
     def on_lease_lost(self, fn: F, *, when: Callable[[Job[Any]], bool] | None = None) -> F:
-        """Call `fn(job)` when this process has lost a running job to another worker, to undo what it did halfway.
-
-        With `when`, only for jobs for which `when(job)` is true. Errors in `fn` are logged and change nothing.
+        """Call `fn(job)` when this process has lost the lease of a running job, for example to undo what is half done.
+        With `when`, this is limited to jobs for which `when(job)` is true. Errors in `fn` are logged and have no other
+        effect.
         """
         self.handlers.lease_lost_hooks.append((function("on_lease_lost", fn), when))
         return fn
@@ -279,8 +279,8 @@ class Queue:
     async def add_many(self, jobs: Iterable[Item]) -> list[Job[Any]]:
         """Add many jobs, given as `(job, data)`, `(job, data, options)` or `queue.new(…)`.
 
-        Up to 1,000 jobs are stored all or none. More are stored in chunks; if one fails, `PartialAdd` lists what was
-        stored.
+        Up to 1,000 jobs are stored completely or not at all. More are stored in chunks; if one fails, `PartialAdd`
+        lists what was stored.
         """
         made: list[Job[Any]] = []
         sending: asyncio.Task[list[Job[Any]]] | None = None
@@ -498,7 +498,8 @@ class Queue:
         *,
         where: JobFilter = JobFilter(),
     ) -> SearchPage[RunRecord]:
-        """Read a page of run records, newest first: what is known of jobs that have ended, kept or not.
+        """Read a page of run records, newest first: what is known about jobs that have ended, whether or not they are
+        kept.
 
         A record has no payload. If the filter asks for a payload key, only jobs are found that are kept or are dead
         letters; prefer `subject`.
@@ -507,17 +508,17 @@ class Queue:
         return SearchPage(tuple(as_record(RunRecord, run) for run in found), found.cursor, found.looked)
 
     async def failures_in_a_row(self, subject: str) -> int:
-        """Count the jobs about a subject that have failed for good since the last one that completed.
+        """Count how many jobs with this subject have failed for good since the last one that completed.
 
         Only the latest 1,000 completed jobs of the queue are known; failures before these do not count.
         """
         return await JobSearch(self).failures_in_a_row(subject)
 
     async def metrics(self, over: Range = "1h") -> QueueMetrics:
-        """Read the counts of now, and what happened in the last `1h`, `4h`, `12h`, `1d` or `7d`.
+        """Read the current counts, and what happened in the last `1h`, `4h`, `12h`, `1d` or `7d`.
 
-        That is: how many jobs completed and failed, how long they waited and ran, and which names failed, in total and
-        as at most 240 points. It is recorded whether jobs are kept or not.
+        This covers how many jobs completed and failed, how long they waited and ran, and which names failed, in total
+        and as up to 240 points. It does not depend on whether jobs are kept.
         """
         return await metrics(self.store, self._name, over)
 
@@ -544,7 +545,7 @@ class Queue:
         return declaration_record(await self.store.declarations(self._name))
 
     async def why(self, job_id: str) -> Explanation:
-        """Explain why a job does not run, or how it ended. Raises `NotFound` if nothing is known of it."""
+        """Explain why a job does not run, or how it ended. Raises `NotFound` if nothing is known about it."""
         return await explain(self, job_id)
 
     async def stack(self, job_id: str, *, patience: Duration = 8) -> JobStack:
@@ -616,7 +617,7 @@ class Queue:
         return removed
 
     async def obliterate(self, *, force: bool = False) -> int:
-        """Remove the queue with everything in it. Returns how many jobs that were.
+        """Remove the queue and everything in it. Returns how many jobs were removed.
 
         Raises `WrongState` while jobs are running, unless you pass `force=True`.
         """
@@ -635,7 +636,7 @@ class Queue:
         ttl: Duration = 86_400,
     ) -> Signalled:
         """Send a signal to the job of this queue that waits for it by this key: `ctx.wait_for(signal, key=…)`. If none
-        does, it is kept for `ttl`, for the first that will.
+        does, the signal is kept for `ttl`, for the first job that will.
 
         Args:
             signal: Its name, or a `SignalKind`, by which the payload is checked.
@@ -653,7 +654,8 @@ class Queue:
         return await send_signal(self.services, self._name, new)
 
     async def retry(self, job_id: str) -> None:
-        """Run a job again that has ended, with all its attempts, whether the queue keeps it or it is a dead letter.
+        """Run a job that has ended again, with its full number of attempts, whether the queue keeps it or it is a dead
+        letter.
 
         Its log is kept; progress and errors start afresh. Raises `WrongState` if it has not ended, and `NotFound` if it
         is gone.

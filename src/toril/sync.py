@@ -95,8 +95,8 @@ class SyncJob(Generic[R]):
 
     @property
     def fence(self) -> int:
-        """The fence of the current or last start; it grows with each start, so that you can refuse writes of an earlier
-        one."""
+        """The fence of the current or last attempt. It increases with each attempt, so that you can reject writes of an
+        earlier one."""
         return self._job.fence
 
     @property
@@ -136,7 +136,7 @@ class SyncJob(Generic[R]):
 
     @property
     def record(self) -> JobRecord | None:
-        """Everything the store has of the job, as of the last `refresh()`."""
+        """Everything that the store knows about the job, as of the last `refresh()`."""
         return self._job.record
 
     def refresh(self) -> "SyncJob[R]":
@@ -182,13 +182,13 @@ class SyncJob(Generic[R]):
         return self._run(self._job.cancel(reason))
 
     def remove(self) -> None:
-        """Delete the job with all that belongs to it; a dead letter is discarded. Raises `WrongState` while it runs:
-        cancel it first."""
+        """Delete the job and everything that belongs to it; a dead letter is discarded. Raises `WrongState` while it
+        runs: cancel it first."""
         self._run(self._job.remove())
 
     def retry(self) -> None:
-        """Run the job again after it has ended, with all its attempts, whether its queue keeps it or it is a dead
-        letter.
+        """Run the job again after it has ended, with its full number of attempts, whether its queue keeps it or it is a
+        dead letter.
 
         Its log is kept; progress and errors start afresh. If it is a parent, its children that have not succeeded run
         again first."""
@@ -206,8 +206,8 @@ class SyncJob(Generic[R]):
         id: str | None = None,
         unless_waiting: Literal["keep", "refuse"] = "keep",
     ) -> Signalled:
-        """Send a signal to the job, which `ctx.wait_for` reads. If the job does not wait for it now, it is kept until
-        it does.
+        """Send a signal to the job, which `ctx.wait_for` reads. If the job is not waiting for it, the signal is kept
+        until the job waits for it.
 
         Args:
             signal: Its name, or a `SignalKind`, by which the payload is checked.
@@ -221,15 +221,15 @@ class SyncJob(Generic[R]):
         return self._run(self._job.signal(signal, payload, id=id, unless_waiting=unless_waiting))
 
     def steps(self) -> list[StepRecord]:
-        """Read what the job has recorded of its durable steps, in the order in which that was."""
+        """Read the durable steps that the job has recorded, in the order in which they were recorded."""
         return self._run(self._job.steps())
 
     def rewind(self, to: str | None = None) -> None:
-        """Forget the durable step with the key `to` and all that were recorded after it, and run the job again, with
-        all its attempts; None goes back to the beginning.
+        """Forget the durable step with the key `to` and everything recorded after it, and run the job again with its
+        full number of attempts; None goes back to the beginning.
 
-        Signals that were received meanwhile are gone, and jobs that were called are called anew. Raises `WrongState`
-        while the job runs or if it is a dead letter, and `NotFound` if it is gone or has no such step."""
+        Signals that it read after that step are discarded, and jobs that it called are called again. Raises
+        `WrongState` while the job runs or if it is a dead letter, and `NotFound` if it is gone or has no such step."""
         self._run(self._job.rewind(to))
 
     def update_data(self, data: Any) -> None:
@@ -313,8 +313,8 @@ class SyncQueue:
     def add_many(self, jobs: Iterable[Item]) -> "list[SyncJob[Any]]":
         """Add many jobs, given as `(job, data)`, `(job, data, options)` or `queue.new(…)`.
 
-        Up to 1,000 jobs are stored all or none. More are stored in chunks; if one fails, `PartialAdd` lists what was
-        stored."""
+        Up to 1,000 jobs are stored completely or not at all. More are stored in chunks; if one fails, `PartialAdd`
+        lists what was stored."""
         return [self._sync(job) for job in self._run(self._queue.add_many(jobs))]
 
     @overload
@@ -421,23 +421,24 @@ class SyncQueue:
         *,
         where: JobFilter = JobFilter(),
     ) -> SearchPage[RunRecord]:
-        """Read a page of run records, newest first: what is known of jobs that have ended, kept or not.
+        """Read a page of run records, newest first: what is known about jobs that have ended, whether or not they are
+        kept.
 
         A record has no payload. If the filter asks for a payload key, only jobs are found that are kept or are dead
         letters; prefer `subject`."""
         return self._run(self._queue.runs(status, cursor, limit, subject, where=where))
 
     def failures_in_a_row(self, subject: str) -> int:
-        """Count the jobs about a subject that have failed for good since the last one that completed.
+        """Count how many jobs with this subject have failed for good since the last one that completed.
 
         Only the latest 1,000 completed jobs of the queue are known; failures before these do not count."""
         return self._run(self._queue.failures_in_a_row(subject))
 
     def metrics(self, over: Range = "1h") -> QueueMetrics:
-        """Read the counts of now, and what happened in the last `1h`, `4h`, `12h`, `1d` or `7d`.
+        """Read the current counts, and what happened in the last `1h`, `4h`, `12h`, `1d` or `7d`.
 
-        That is: how many jobs completed and failed, how long they waited and ran, and which names failed, in total and
-        as at most 240 points. It is recorded whether jobs are kept or not."""
+        This covers how many jobs completed and failed, how long they waited and ran, and which names failed, in total
+        and as up to 240 points. It does not depend on whether jobs are kept."""
         return self._run(self._queue.metrics(over))
 
     def workers(self) -> list[WorkerRecord]:
@@ -455,7 +456,7 @@ class SyncQueue:
         return self._run(self._queue.declaration())
 
     def why(self, job_id: str) -> Explanation:
-        """Explain why a job does not run, or how it ended. Raises `NotFound` if nothing is known of it."""
+        """Explain why a job does not run, or how it ended. Raises `NotFound` if nothing is known about it."""
         return self._run(self._queue.why(job_id))
 
     def stack(self, job_id: str, *, patience: Duration = 8) -> JobStack:
@@ -493,7 +494,7 @@ class SyncQueue:
         return self._run(self._queue.clean(state, older_than=older_than, limit=limit))
 
     def obliterate(self, *, force: bool = False) -> int:
-        """Remove the queue with everything in it. Returns how many jobs that were.
+        """Remove the queue and everything in it. Returns how many jobs were removed.
 
         Raises `WrongState` while jobs are running, unless you pass `force=True`."""
         return self._run(self._queue.obliterate(force=force))
@@ -508,7 +509,7 @@ class SyncQueue:
         ttl: Duration = 86400,
     ) -> Signalled:
         """Send a signal to the job of this queue that waits for it by this key: `ctx.wait_for(signal, key=…)`. If none
-        does, it is kept for `ttl`, for the first that will.
+        does, the signal is kept for `ttl`, for the first job that will.
 
         Args:
             signal: Its name, or a `SignalKind`, by which the payload is checked.
@@ -522,7 +523,8 @@ class SyncQueue:
         return self._run(self._queue.signal(signal, payload, key=key, id=id, ttl=ttl))
 
     def retry(self, job_id: str) -> None:
-        """Run a job again that has ended, with all its attempts, whether the queue keeps it or it is a dead letter.
+        """Run a job that has ended again, with its full number of attempts, whether the queue keeps it or it is a dead
+        letter.
 
         Its log is kept; progress and errors start afresh. Raises `WrongState` if it has not ended, and `NotFound` if it
         is gone."""
@@ -626,8 +628,8 @@ class SyncTask(Generic[D, R]):
     def add_many(self, payloads: Iterable[D], **options: Unpack[AddOptions]) -> "list[SyncJob[R]]":
         """Add one job per payload, all with the same options, which are those of `add`.
 
-        Up to 1,000 jobs are stored all or none. More are stored in chunks; if one fails, `PartialAdd` lists what was
-        stored."""
+        Up to 1,000 jobs are stored completely or not at all. More are stored in chunks; if one fails, `PartialAdd`
+        lists what was stored."""
         return [self._sync(job) for job in self._run(self._task.add_many(payloads, **options))]
 
     @overload

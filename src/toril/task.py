@@ -89,8 +89,8 @@ class Task(Generic[D, R]):
     async def add_many(self, payloads: Iterable[D], **options: Unpack[AddOptions]) -> list[Job[R]]:
         """Add one job per payload, all with the same options, which are those of `add`.
 
-        Up to 1,000 jobs are stored all or none. More are stored in chunks; if one fails, `PartialAdd` lists what was
-        stored.
+        Up to 1,000 jobs are stored completely or not at all. More are stored in chunks; if one fails, `PartialAdd`
+        lists what was stored.
         """
         return await self._queue.add_many((self._name, data, options) for data in payloads)
 
