@@ -222,7 +222,12 @@ async def test_a_job_may_have_ten_thousand_rows(step_engine: Store) -> None:
     assert (full.verdict, there.verdict) == (StepVerdict.FULL, StepVerdict.OK)
     assert await row(step_engine, lease.id, "more") is None
     await again(step_engine, lease)
-    assert len(rows_of(await claim_one(step_engine))) == MAX_STEPS
+    claimed = await claim_one(step_engine)
+    assert len(rows_of(claimed)) == MAX_STEPS
+
+    await again(step_engine, claimed.lease)
+    assert (await steps_of(step_engine).rewind("q", lease.id, None)).done == (lease.id,)
+    assert rows_of(await claim_one(step_engine)) == []
 
 
 async def test_a_job_may_have_16_mb_of_rows(step_engine: Store) -> None:

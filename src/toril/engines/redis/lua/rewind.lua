@@ -26,7 +26,7 @@ local ended = state == 'completed' or state == 'failed'
 local waits = state == 'waiting_children' and call('HEXISTS', key, F.rest) == 0 -- of a flow: it has not run yet
 places.leave(id, state)
 signals.leave(id)
-steps.forget(steps.of(id), {unpack(rows, from)})
+steps.forget(steps.of(id), rows, from)
 steps.run_again(key, true, true)
 replay.reset(key)
 if ended then parents.rejoin(id, call('HGET', key, F.parent)) end

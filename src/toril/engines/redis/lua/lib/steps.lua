@@ -87,13 +87,13 @@ function steps.all(key)
   return rows
 end
 
--- Forget these of a job's rows, or all.
-function steps.forget(job, rows)
-  for i = 1, #rows do
+-- Forget a job's rows from this one on.
+function steps.forget(job, rows, from)
+  for i = from, #rows do
     job.count, job.bytes = job.count - 1, job.bytes - #rows[i][2] - #rows[i][3]
     call('HDEL', job.key, F.step .. rows[i][2])
   end
-  if #rows > 0 then steps.save(job) end
+  if from <= #rows then steps.save(job) end
 end
 
 -- A job runs again by hand: with its rows, or `anew`. Of those then none is left; of a rewind those that the caller leaves.
@@ -104,7 +104,7 @@ function steps.run_again(key, anew, keep)
   local last, count, bytes = (anew and not keep and call('HGET', key, F.steps) or ''):match('^(%d+) (%d+) (%d+)$')
   if last then
     local job = {key = key, last = tonumber(last), count = tonumber(count), bytes = tonumber(bytes)}
-    steps.forget(job, steps.all(key))
+    steps.forget(job, steps.all(key), 1)
   end
 end
 
