@@ -117,6 +117,7 @@ _QUICK: Final = (
     "tests/sim/test_mutants.py::test_the_code_is_what_a_bug_was_made_for",
     "tests/sim/test_redis.py::test_no_seed_breaks_a_promise_on_redis[0]",
     "tests/sim/test_seeds.py::test_no_seed_breaks_a_promise[0]",
+    "tests/sim/test_step_kills.py::test_a_worker_is_killed_at_every_await[memory]",
     "tests/sim/test_step_world.py::test_no_seed_breaks_a_promise_of_steps[0-steps]",
     "tests/sim/test_step_world.py::test_no_seed_breaks_a_promise_of_steps_on_redis[0]",
     "tests/unit/test_schedules.py::test_no_change_of_the_clocks_doubles_or_drops_a_run[Australia/Lord_Howe]",

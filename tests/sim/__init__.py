@@ -10,6 +10,7 @@
   `circuit_world` and `step_world` share, and `remote_store`: the store as they have it; `step_ledger`: what must be
   true of durable steps; `result`: what came of a run of any world
 - `kept`: plans as files, made small; `replay`: runs one again from the command line
+- `step_kills`: one handler with steps, killed at one await or one call
 - `stage`, `scenario`, `brittle`: one fault at a time, at every point of every call; `mutants` (of the store),
   `mutants_loop`, `mutants_worker`: bugs to plant
 """

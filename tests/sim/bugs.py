@@ -18,6 +18,7 @@ from tests.sim.mutants_circuits import CIRCUIT_BUGS, CIRCUIT_MUTANTS
 from tests.sim.mutants_flows import FLOW_MUTANTS, GROUP_MUTANTS
 from tests.sim.mutants_posts import POST_MUTANTS
 from tests.sim.mutants_scripts import FLEET_BUGS, FLOW_BUGS, Edit, planted_in
+from tests.sim.mutants_steps import STEP_BUGS, STEP_MUTANTS
 from tests.sim.mutants_time import SCRIPT_BUGS, TIME_MUTANTS
 from tests.sim.mutants_worker import WORKER_MUTANTS
 
@@ -26,6 +27,7 @@ __all__ = ["BUGS", "Bug", "blind_trials", "chosen", "violation"]
 _FLEETS: Final = ("plain", "long", "full", "paused", "wishes", "rough")
 _AGENDAS: Final = ("agenda", "slow-agenda")
 _CIRCUITS: Final = ("circuits", "slow-circuits")
+_STEPS: Final = ("steps", "rough-steps")
 _FRESH: Final = 1_000_000  # below are the seeds that the tests know
 _ERROR: Final = "error"  # the row of whatever was raised and should not have been
 
@@ -67,10 +69,12 @@ BUGS: dict[str, Bug] = {
         _in_python(GROUP_MUTANTS, "grouped"),
         _in_python(CIRCUIT_MUTANTS, *_CIRCUITS),
         _in_python(POST_MUTANTS, "posts"),
+        _in_python(STEP_MUTANTS, *_STEPS),
         _in_scripts(FLEET_BUGS, *_FLEETS),
         _in_scripts(SCRIPT_BUGS, *_AGENDAS),
         _in_scripts(FLOW_BUGS, "flows"),
         _in_scripts(CIRCUIT_BUGS, *_CIRCUITS),
+        _in_scripts(STEP_BUGS, *_STEPS),
     )
     for bug in bugs
 }

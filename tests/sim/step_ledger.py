@@ -466,7 +466,7 @@ class StepWatch(Watch):
 
     def _recorded(self, report: StepReport, answer: StepAnswer) -> None:
         job = self.jobs.get(report.lease.id)
-        if job is None or answer.verdict is not StepVerdict.OK:
+        if job is None or not self._is_accepted(report.key, answer):
             return
         self._must_hold(job, report.lease, f"given the row {report.key}")
         before = job.rows.get(report.key)
@@ -478,6 +478,12 @@ class StepWatch(Watch):
         row = self._write(job, report.lease, report.key, report.kind, until, report.text, report.digest, report.took)
         if answer.row is not None:
             self._must_answer(answer, row)
+
+    def _is_accepted(self, key: str, answer: StepAnswer) -> bool:
+        """No job here has many rows, or waits for the key of another."""
+        if answer.verdict in {StepVerdict.FULL, StepVerdict.CLASH}:
+            self.journal.violated("S2", f"the store refuses {key}: {answer}")
+        return answer.verdict is StepVerdict.OK
 
     def _must_answer(self, answer: StepAnswer, right: StepRow) -> None:
         found = None if answer.row is None else load_step(right.key, answer.row)
@@ -492,7 +498,7 @@ class StepWatch(Watch):
 
     def _received(self, lease: Lease, key: str, waits: Sequence[SignalWait], answer: StepAnswer) -> None:
         job = self.jobs.get(lease.id)
-        if job is None or answer.verdict is not StepVerdict.OK:
+        if job is None or not self._is_accepted(key, answer):
             return
         self._must_hold(job, lease, f"looking for the signals of {key}")
         before = job.rows.get(key)

@@ -14,11 +14,11 @@ from tests.sim.plan import QUEUE, SmallPlan
 from tests.sim.remote_store import RemoteStore
 from tests.sim.result import Result, played
 from tests.sim.small_world import SmallWorld
-from tests.sim.step_ledger import Run, StepWatch
+from tests.sim.step_ledger import Run, StepJob, StepWatch
 from tests.sim.store import MemoryStore, SimStore
 from toril.context import JobContext, current_step
 from toril.errors import EngineUnavailable, PermanentError, StepFailed, TransientError, UsageError
-from toril.model import KEEP_ALL, REMOVE, Dedup, NewSignal, Replay, StepKind
+from toril.model import KEEP_ALL, REMOVE, Dedup, GroupLimits, NewSignal, Replay, SetGroups
 from toril.model.states import FINISHED, State
 from toril.policy.retry import Fixed, Retry
 from toril.queue import Queue
@@ -132,8 +132,8 @@ class _Player:
 
         async def do() -> str:
             info, cut = current_step(), False
-            assert info is not None
-            assert info.key == key, f"{info.key} is not {key}"
+            if info is None or info.key != key:
+                self._watch.journal.violated("S2", f"step {key} of {self._run.job.id} runs as {info}")
             self._watch.begins(self._run, key, caught)
             try:
                 await self._clock.sleep(act["slow"])
@@ -281,6 +281,11 @@ class StepWorld(SmallWorld):
         assert isinstance(self.witness, StepWatch)
         return self.witness
 
+    async def _live(self) -> None:
+        if self._grouped:
+            await self._remote(Node("healer"), calm=True).configure(QUEUE, [SetGroups(GroupLimits(concurrency=1))])
+        await super()._live()
+
     def _queues(self, store: RemoteStore, clock: SimClock) -> list[Queue]:
         keep = KEEP_ALL if self._keeps else REMOVE
         (queue,) = self._declare(store, clock, QUEUE, retry=Retry(4, Fixed(0.3)), keep_completed=keep, keep_failed=keep)
@@ -370,20 +375,24 @@ class StepWorld(SmallWorld):
             await queue.services.call(lambda call: store.dead_letters.replay(QUEUE, replays, call=call))
 
     async def _finish(self) -> None:
-        """Whoever still waits for a signal gets one. Then nothing may be left that rests or waits (S4)."""
+        """All that can run does, until each job has ended or rests for a signal. Then these get one, and so on."""
         store = self._remote(Node("healer"), calm=True)
         bound = 20 * self._lateness + 60
-        for _ in range(int(bound)):
-            if self._is_broken() or self._all_ended():
-                break
+        while not self._is_broken() and not self._all_ended():
+            if not await until(lambda: self._is_broken() or not self._unsettled(), bound):
+                left = self._unsettled()
+                row = "S7" if any(job.group is not None for job in left) else "S4"
+                self.journal.violated(row, f"stuck {bound:.0f} s after the last fault: {left}")
+                return
             for job in list(self.watch.jobs.values()):
                 for reason in job.reasons or ():
-                    if reason.kind is StepKind.WAIT and reason.signals:
-                        await self._answer(store, job.id, reason.signals[0])
-            await until(lambda: self._is_broken() or self._all_ended(), 1.0)
-        left = [job for job in self.watch.jobs.values() if job.end is None]
-        if left and not self._is_broken():
-            self.journal.violated("S4", f"stuck {bound:.0f} s after the last fault: {left}")
+                    await self._answer(store, job.id, reason.signals[0])
+
+    def _unsettled(self) -> list[StepJob]:
+        """Those that have not ended, and do not rest for a signal alone."""
+        alive = [job for job in self.watch.jobs.values() if job.end is None]
+        late = self.watch.now() + 3_600_000
+        return [job for job in alive if job.reasons is None or job.for_children or (job.until or late) < late]
 
     async def _answer(self, store: RemoteStore, job: str, wait: Any) -> None:
         self._sent += 1

@@ -114,6 +114,7 @@ FOUND = {
     "agenda": ("next_from_anywhere", "redis: an end keeps the key"),
     "flows": ("freed_early", "redis: the first child lets its parent go"),
     "circuits": ("open_to_all", "redis: a circuit is not written"),
+    "steps": ("signal_stays", "redis: a signal is read and stays"),
 }
 
 
@@ -167,7 +168,7 @@ def test_the_soak_runs_every_kind_of_plan_on_every_store() -> None:
     assert drawn == {(kind, store) for kind in {*soak.FLEETS, *soak.WORLDS} - {"fleet"} for store in STORES}
 
 
-@pytest.mark.parametrize("kind", ["plain", "posts", "agenda", "flows", "circuits"])
+@pytest.mark.parametrize("kind", ["plain", "posts", "agenda", "flows", "circuits", "steps"])
 def test_a_file_gives_the_same_trace_as_memory(kind: str) -> None:
     in_memory, on_file = (Trial.draw(kind, 5, store).run() for store in ("memory", "sqlite"))
 
