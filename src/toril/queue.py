@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack, overload
 
+from toril.client.connections import is_async
 from toril.client.options import (
     PLAIN,
     AddOptions,
@@ -19,6 +20,7 @@ from toril.client.options import (
     subject_of,
 )
 from toril.client.producer import AddBatcher, AddChunk, Item, JobTemplate, JobTemplates, PreparedJob, chunks, handles
+from toril.client.within import AsyncWithin, Within
 from toril.context import AnyHandler, HandlerOf, RawHandler, RunsAs
 from toril.errors import (
     EngineUnavailable,
@@ -322,6 +324,15 @@ class Queue:
         return PreparedJob(
             self, new_job(name, self.handlers.encode(name, data), options, self._defaults_for(name)), data
         )
+
+    def within(self, connection: Any) -> Any:
+        """Add jobs in a transaction of your own, if the store is in the same PostgreSQL database: `add` of what this
+        returns writes the job on your connection, and it exists if you commit.
+
+        Takes a connection of psycopg, SQLAlchemy (or a session) or Django. On an asynchronous one, `add` must be
+        awaited.
+        """
+        return AsyncWithin(self, connection) if is_async(connection) else Within(self, connection)
 
     @overload
     async def add_and_wait(

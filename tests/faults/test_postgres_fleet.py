@@ -84,7 +84,7 @@ def test_a_worker_that_starts_before_the_server_waits_for_it(server: Postgres, t
 
 async def test_a_user_with_the_rights_of_the_page_can_work_and_create_nothing() -> None:
     url = postgres().database()
-    (statements,) = re.findall(r"^```sql\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    statements, *_ = re.findall(r"^```sql\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(str(statements).encode())
     owner = PostgresEngine.from_url(url.replace("//toril@", "//toril_owner@"))

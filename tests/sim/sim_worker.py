@@ -37,6 +37,7 @@ class SimServices:
         self.events = Events()
         self.redaction = Redaction()
         self.tracing = None
+        self.inbox = None
         self.clock = clock
         self.queues: dict[str, Queue] = {}
         self._caller = Caller(f"{name}/app", clock, patience=2.0)

@@ -27,7 +27,7 @@ LAYERS: dict[str, set[str]] = {
     "engines": {"errors", "model"},
     "engines.sql": {"codec", "engines", "errors", "model", "policy", "runtime", "store"},
     "engines.sqlite": {"engines.sql", "errors", "model", "policy", "runtime", "store"},
-    "engines.postgres": {"engines.sql", "errors", "model", "policy", "runtime", "store"},
+    "engines.postgres": {"codec", "engines.sql", "errors", "model", "policy", "runtime", "store"},
     "engines.redis": {"engines", "engines.redis.connection", "errors", "model", "policy", "runtime", "store"},
     "engines.redis.connection": {"engines.redis", "errors", "model", "runtime"},
     "public": PUBLIC,

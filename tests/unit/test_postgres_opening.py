@@ -50,7 +50,7 @@ async def test_a_later_layout_is_left_alone() -> None:
     with psycopg.connect(url) as connection:
         connection.execute("UPDATE toril.facts SET value = '999' WHERE name = 'layout'")
 
-    with pytest.raises(EngineUnusable, match=r"layout version 999; this Toril supports up to 1\. Upgrade Toril"):
+    with pytest.raises(EngineUnusable, match=r"layout version 999; this Toril supports up to 2\. Upgrade Toril"):
         await PostgresEngine.from_url(url).open()
 
 

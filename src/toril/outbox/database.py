@@ -5,8 +5,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
+from toril.client.connections import Dialect
 from toril.engines.sqlite.url import parse
 from toril.errors import EngineUnavailable, EngineUnusable, InvalidOption, NotFound, preview
 from toril.model import storable
@@ -18,7 +19,6 @@ __all__ = [
     "INSERT",
     "Batch",
     "Database",
-    "Dialect",
     "OutboxAway",
     "OutboxRow",
     "OutboxStatus",
@@ -27,7 +27,6 @@ __all__ = [
     "statements",
 ]
 
-Dialect: TypeAlias = Literal["sqlite", "postgresql"]
 
 # Times are milliseconds of the database's clock, because producers and relays may be on different machines.
 _NOW: Final[dict[Dialect, str]] = {

@@ -1,82 +1,20 @@
 """`Outbox`: adds jobs in your application's own transaction."""
 
-import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any, Unpack
 
+from toril.client.connections import is_async, writer_of
 from toril.client.options import AddOptions
 from toril.codec.new_jobs import dump_new_job
 from toril.errors import UsageError, preview
-from toril.outbox.database import DDL, INSERT, Dialect
+from toril.outbox.database import DDL, INSERT
 from toril.queue import Queue
 from toril.runtime.services import Services
 
-__all__ = ["BoundConnection", "Outbox", "writer_of"]
+__all__ = ["Outbox"]
 
-_VENDORS: dict[str, Dialect] = {"sqlite": "sqlite", "postgresql": "postgresql"}
-
-
-@dataclass(frozen=True, slots=True)
-class BoundConnection:
-    """A connection and its dialect. Parameters are written `?`. It never commits."""
-
-    dialect: Dialect
-    execute: Callable[[str, Sequence[str]], object]
-
-
-def writer_of(connection: Any) -> BoundConnection:
-    """Wrap a connection of sqlite3, psycopg, SQLAlchemy (or a session) or Django, without importing any of these."""
-    kinds = type(connection).__mro__
-    if any(kind.__name__.startswith("Async") for kind in kinds):
-        raise UsageError(
-            f"an outbox needs a blocking connection, and {preview(connection)} is asynchronous; with SQLAlchemy use "
-            "`await session.run_sync(lambda s: app.outbox(s).add(…))`"
-        )
-    if isinstance(connection, sqlite3.Connection):
-        return BoundConnection("sqlite", connection.execute)
-    match next((root for kind in kinds if (root := kind.__module__.partition(".")[0]) in _KINDS), None):
-        case "psycopg":
-            return BoundConnection("postgresql", _by_cursor(connection))
-        case "sqlalchemy":
-            bind = connection if hasattr(connection, "dialect") else connection.get_bind()
-            return BoundConnection(_known(bind.dialect.name, connection), _by_text(connection))
-        case "django":
-            return BoundConnection(_known(connection.vendor, connection), _by_cursor(connection))
-        case _:
-            raise UsageError(
-                f"an outbox needs a connection of sqlite3, psycopg, SQLAlchemy or Django, not {preview(connection)}"
-            )
-
-
-_KINDS = frozenset({"psycopg", "sqlalchemy", "django"})
-
-
-def _known(vendor: str, connection: object) -> Dialect:
-    if vendor not in _VENDORS:
-        raise UsageError(f"an outbox needs SQLite or PostgreSQL; {preview(connection)} is a connection to {vendor}")
-    return _VENDORS[vendor]
-
-
-def _by_cursor(connection: Any) -> Callable[[str, Sequence[str]], None]:
-    def execute(sql: str, parameters: Sequence[str]) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute(sql.replace("?", "%s"), tuple(parameters) or None)
-
-    return execute
-
-
-def _by_text(connection: Any) -> Callable[[str, Sequence[str]], None]:
-    def execute(sql: str, parameters: Sequence[str]) -> None:
-        from sqlalchemy import text  # noqa: PLC0415 - whoever has such a connection has it
-
-        named = {f"p{place}": value for place, value in enumerate(parameters)}
-        for name in named:
-            sql = sql.replace("?", f":{name}", 1)
-        connection.execute(text(sql), named)
-
-    return execute
+_WHAT = "an outbox"
 
 
 class Outbox:
@@ -84,7 +22,12 @@ class Outbox:
 
     def __init__(self, services: Services, connection: Any, written_to: Callable[[], object]) -> None:
         self._services = services
-        self._writer = writer_of(connection)
+        if is_async(connection):
+            raise UsageError(
+                f"an outbox needs a blocking connection, and {preview(connection)} is asynchronous; with SQLAlchemy "
+                "use `await session.run_sync(lambda s: app.outbox(s).add(…))`"
+            )
+        self._writer = writer_of(connection, _WHAT)
         self._written_to = written_to
 
     def create(self) -> None:

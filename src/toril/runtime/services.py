@@ -43,6 +43,10 @@ class Services(Protocol):
         """The open store."""
 
     @property
+    def inbox(self) -> str | None:
+        """The table of the store, open or not, in which transactions of its database put jobs."""
+
+    @property
     def clock(self) -> Clock: ...
 
     @property
@@ -84,6 +88,10 @@ class AppServices:
         self._caller = _caller(clock, "app")
         self._portal: Portal | None = None
         self._opening = threading.Lock()
+
+    @property
+    def inbox(self) -> str | None:
+        return self.engine.inbox
 
     @property
     def exclusive(self) -> bool:
@@ -153,6 +161,10 @@ class SyncServices:
         self.redaction = services.redaction
         self.queues = services.queues
         self._services = services
+
+    @property
+    def inbox(self) -> str | None:
+        return self._services.inbox
 
     @property
     def clock(self) -> Clock:

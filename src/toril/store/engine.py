@@ -306,6 +306,11 @@ class Store(Engine, Inspector, Protocol):
     """A store, as `connect` returns it: its core, its read side, and its capabilities."""
 
     @property
+    def inbox(self) -> str | None:
+        """The table in which other transactions of the same database put jobs, if the store has one. Those who serve
+        the queue take them from there."""
+
+    @property
     def dead_letters(self) -> DeadLetterStore: ...
 
     @property

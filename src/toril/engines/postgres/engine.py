@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
@@ -12,12 +13,14 @@ from toril.engines.postgres.connection import FLUSH
 from toril.engines.postgres.database import PostgresDatabase
 from toril.engines.postgres.errors import GAVE_WAY, PostgresError, translated
 from toril.engines.postgres.facts import server_facts
+from toril.engines.postgres.inbox import Inbox, ask_filled
 from toril.engines.postgres.pipeline import Ask, PostgresPipelines, Rows
 from toril.engines.postgres.url import PostgresAddress, parse
 from toril.engines.postgres.usage import usage
 from toril.engines.sql.engine import SqlEngine
 from toril.engines.sql.notifier import hand_over
 from toril.engines.sql.transaction import Transaction
+from toril.errors import TorilError
 from toril.model import Added, Call, Claim, Exchange, Finished, NewJob, Pending, Settlement, Usage
 from toril.runtime.clock import SYSTEM, Clock
 from toril.store.checked import implements
@@ -50,6 +53,7 @@ class PostgresEngine(SqlEngine):
         self._keys: dict[str, int] = {}
         self._unusual: dict[str, float] = {}  # queues whose exchanges the function has refused, and for how long
         super().__init__(partial(PostgresDatabase, address, clock), partial(server_facts, address=address), clock=clock)
+        self._inbox = Inbox(self._steps.write, clock)
 
     @classmethod
     def from_url(cls, url: str, *, clock: Clock = SYSTEM, general: bool = False) -> "PostgresEngine":
@@ -80,6 +84,32 @@ class PostgresEngine(SqlEngine):
             if left <= _AWAITED // 2 or not any(isinstance(each.ended, Pending) for each in found):
                 return found
 
+    @property
+    def inbox(self) -> str:
+        return f"{self._address.schema}.inbox"
+
+    async def wait(self, queues: Sequence[str], *, timeout: int) -> set[str]:
+        """Whoever waits also looks into the inbox: nothing tells that a transaction of others has been committed."""
+        names = [name for name in queues if not name.startswith(":")]
+        if not names:
+            return await super().wait(queues, timeout=timeout)
+        waiting = asyncio.ensure_future(super().wait(queues, timeout=timeout))
+        try:
+            while True:
+                with suppress(TorilError):  # whatever is wrong, who waits for jobs finds out by claiming
+                    await self._take_from_inbox([name for name in names if self._inbox.is_due(name)])
+                await asyncio.wait((waiting,), timeout=self._inbox.every)
+                if waiting.done():
+                    return waiting.result()
+        finally:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    async def _take_from_inbox(self, names: Sequence[str]) -> None:
+        if names:
+            (filled,) = await self._answered(self._ask(ask_filled(self._address.schema, names)))
+            await self._inbox.take([name for (name,) in filled])
+
     async def usage(self, queue: str) -> Usage:
         return await self._steps.read(partial(usage, name=queue))
 
@@ -108,6 +138,8 @@ class PostgresEngine(SqlEngine):
         call: Call | None = None,
         now: int | None = None,
     ) -> Exchange:
+        if claim.want and self._inbox.is_due(queue):
+            await self._take_from_inbox([queue])
         if self._general or self._clock.monotonic() < self._unusual.get(queue, 0.0):
             return await super().exchange(queue, batch, claim, call=call, now=now)
         schema, time = self._address.schema, self._time(now)

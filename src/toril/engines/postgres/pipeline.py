@@ -47,7 +47,11 @@ class PostgresPipeline:
     async def connect(cls, address: PostgresAddress) -> "PostgresPipeline":
         try:
             connection = await psycopg.AsyncConnection.connect(address.conninfo, autocommit=True)
-            await connection.execute(_ISOLATION)
+            try:
+                await connection.execute(_ISOLATION)
+            except BaseException:
+                await connection.close()
+                raise
         except psycopg.Error as error:
             raise PostgresError(str(error), error.sqlstate or state_of(str(error))) from error
         return cls(connection, prepares=address.prepare == "auto")
@@ -151,6 +155,7 @@ class PostgresPipelines:
         self._idle: list[PostgresPipeline] = []
         self._all: set[PostgresPipeline] = set()
         self._room = asyncio.Semaphore(_AT_ONCE)
+        self._closed = False
 
     async def ask(self, *asks: Ask) -> list[Rows]:
         async with self._room:
@@ -167,6 +172,9 @@ class PostgresPipelines:
                 return pipeline
             self._drop(pipeline)
         pipeline = await PostgresPipeline.connect(self._address)
+        if self._closed:
+            pipeline.close()
+            raise PostgresError("the store was closed meanwhile", CUT_OFF)
         self._all.add(pipeline)
         return pipeline
 
@@ -182,6 +190,7 @@ class PostgresPipelines:
         pipeline.close()
 
     def close(self) -> None:
+        self._closed = True
         self._idle.clear()
         while self._all:
             self._all.pop().close()

@@ -89,6 +89,8 @@ _OUTCOMES: Final = (AddOutcome.ADDED, AddOutcome.DUPLICATE, AddOutcome.DEDUPLICA
 class RedisEngine(RedisInspector):
     """A store on a Redis server, shared by any number of machines, and with BullMQ."""
 
+    inbox: str | None = None
+
     def __init__(self, address: RedisAddress, *, clock: Clock = SYSTEM) -> None:
         runner = ScriptRunner(address, clock=clock)
         super().__init__(runner)

@@ -29,6 +29,8 @@ class SqliteEngine(SqlEngine):
     `general`, all of it is.
     """
 
+    inbox: str | None = None
+
     def __init__(
         self, address: FileAddress, *, clock: Clock = SYSTEM, inline: bool = False, general: bool = False
     ) -> None:
