@@ -1,4 +1,4 @@
-"""A lone add on a file is committed by its caller's own thread if that takes no time, and otherwise by the writer's."""
+"""A brief step on a file is committed by its caller's thread if that takes no time, and otherwise by the writer's."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from tests.faults.ledger import unsound
 from toril.engines.sql import threads
 from toril.engines.sqlite import SqliteEngine, connect
 from toril.errors import Closed
-from toril.model import Added, Call, NewJob
+from toril.model import Added, Call, Claim, Completed, NewJob, Settlement
 from toril.testing import ManualClock
 
 JOB = NewJob(name="n")
@@ -74,6 +74,19 @@ async def test_lone_adds_are_committed_where_they_are_made(engine: SqliteEngine,
         await engine.add("q", [JOB])
 
     assert commits.here == [True] * 10
+
+
+async def test_a_few_jobs_are_claimed_and_settled_where_they_run(engine: SqliteEngine, commits: Commits) -> None:
+    batch: list[Settlement] = []
+    for turn in range(5):
+        wanted = Claim(want=10, token=f"t{turn}", lease=30_000, worker="w")
+        answer = await engine.exchange("q", batch, wanted, call=Call("w", turn))
+        batch = [Settlement(job.lease, Completed()) for job in answer.jobs]
+        await engine.add("q", [JOB])
+    many = Claim(want=100, token="many", lease=30_000, worker="w")
+    await engine.exchange("q", [], many, call=Call("w", 5))
+
+    assert commits.here == [True] * 10 + [False]
 
 
 async def test_after_a_slow_commit_the_thread_commits_until_it_is_quick_again(

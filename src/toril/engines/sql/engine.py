@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from toril.engines.sql import control, inspector, maintenance, replay
 from toril.engines.sql.add import add
@@ -55,9 +55,11 @@ from toril.runtime.clock import Clock
 from toril.store.checked import implements
 from toril.store.engine import Engine
 
-__all__ = ["SqlEngine"]
+__all__ = ["BRIEF", "SqlEngine"]
 
 T = TypeVar("T")
+
+BRIEF: Final = 10  # jobs that are added, settled or claimed in no time
 
 
 @implements(Engine)
@@ -134,7 +136,8 @@ class SqlEngine(SqlInspector):
         call: Call | None = None,
         now: int | None = None,
     ) -> Exchange:
-        exchanged = await self._write(partial(exchange, queue=queue, batch=batch, claim=claim, call=call), now)
+        step = partial(exchange, queue=queue, batch=batch, claim=claim, call=call)
+        exchanged = await self._write(step, now, brief=len(batch) <= BRIEF and claim.want <= BRIEF)
         if exchanged.exhausted_at is not None:
             self._exhausted[queue] = exchanged.exhausted_at
         return exchanged.answer

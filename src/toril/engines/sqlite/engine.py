@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
 
-from toril.engines.sql.engine import SqlEngine
+from toril.engines.sql.engine import BRIEF, SqlEngine
 from toril.engines.sqlite import hot_path
 from toril.engines.sqlite.database import SqliteDatabase
 from toril.engines.sqlite.facts import file_facts
@@ -16,8 +15,6 @@ from toril.store.checked import implements
 from toril.store.engine import Engine, Inspector
 
 __all__ = ["SqliteEngine"]
-
-_BRIEF: Final = 10  # jobs that are added in no time
 
 
 @implements(Engine)
@@ -61,4 +58,4 @@ class SqliteEngine(SqlEngine):
         if self._general or not jobs:
             return await super().add(queue, jobs, call=call, now=now)
         step = partial(hot_path.add, queue=queue, jobs=jobs, call=call)
-        return await self._write(step, now, grows=True, brief=len(jobs) <= _BRIEF)
+        return await self._write(step, now, grows=True, brief=len(jobs) <= BRIEF)
