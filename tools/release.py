@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-LIMIT: Final = 1_200_000  # bytes of the wheel
+LIMIT: Final = 1_250_000  # bytes of the wheel
 _STRAY: Final = (".pyc", ".orig", ".rej", ".swp", ".db", ".log", ".map")
 
 
