@@ -29,9 +29,10 @@ ATTRIBUTES = {
 
 # Words in the form of a class: of BullMQ, other queues, libraries, HTTP, systemd and JSON.
 FOREIGN = {
-    "AsyncResult", "CancelledError", "ConcurrentRateLimiter", "CronScheduler", "DelayedError", "Duration", "Enter",
-    "FlowProducer", "Forwarded", "Infinity", "Outside", "QueueEvents", "RateLimitError", "Session", "StubBroker",
-    "TimeoutStopSec", "UnrecoverableError", "ValidationError", "Via", "WindowRateLimiter",
+    "AsyncConnection", "AsyncResult", "AsyncSession", "CancelledError", "ConcurrentRateLimiter", "CronScheduler",
+    "DelayedError", "Duration", "Enter", "FlowProducer", "Forwarded", "Infinity", "Outside", "QueueEvents",
+    "RateLimitError", "Session", "StubBroker", "TimeoutStopSec", "UnrecoverableError", "ValidationError", "Via",
+    "WindowRateLimiter",
 }  # fmt: skip
 
 
