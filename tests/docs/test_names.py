@@ -30,9 +30,9 @@ ATTRIBUTES = {
 # Words in the form of a class: of BullMQ, other queues, libraries, HTTP, systemd and JSON.
 FOREIGN = {
     "AsyncConnection", "AsyncResult", "AsyncSession", "CancelledError", "ConcurrentRateLimiter", "CronScheduler",
-    "DelayedError", "Duration", "Enter", "FlowProducer", "Forwarded", "Infinity", "Outside", "QueueEvents",
-    "RateLimitError", "Session", "StubBroker", "TimeoutStopSec", "UnrecoverableError", "ValidationError", "Via",
-    "WindowRateLimiter",
+    "DelayedError", "Duration", "Enter", "FlowProducer", "Forwarded", "Infinity", "ModelRetry", "Outside",
+    "QueueEvents", "RateLimitError", "Session", "StubBroker", "TimeoutStopSec", "ToolFailed", "UnrecoverableError",
+    "ValidationError", "Via", "WindowRateLimiter",
 }  # fmt: skip
 
 
