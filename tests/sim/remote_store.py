@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, Final
 
 from tests.sim.clock import EPOCH
@@ -11,7 +12,7 @@ from tests.sim.journal import Journal
 from tests.sim.node import Node
 from tests.sim.store import SimStore
 from tests.sim.wire import Wire
-from toril.model import AddOutcome, Call, Moved
+from toril.model import AddOutcome, Call, Claimed, Moved
 from toril.model.states import State
 from toril.runtime.clock import Clock
 
@@ -58,7 +59,7 @@ class Watch:
             self.journal.violated("error", f"{what} raised {error!r}")
 
     def saw(self, node: str, what: str, args: tuple[Any, ...], call: Call | None, answer: Any) -> None:
-        shown = sorted(answer.items, key=str) if what == "flows.children" else answer  # Redis has them in any order
+        shown = _in_order(what, answer)
         self.note(node, what, f"{args[1:] if what.startswith('schedules') else ''} {shown}")
         if what == "exchange":
             self._handed_out.update((job.lease.id, job.data) for job in answer.jobs)
@@ -107,6 +108,21 @@ class Watch:
             unfinished = self._store.unfinished(self.owners[key])
             if len(unfinished) > 1:
                 self.journal.violated("T4", f"jobs {sorted(unfinished)} have key {key} at once")
+
+
+def _in_order(what: str, answer: Any) -> Any:
+    """An answer in the same order on any server: Redis has the members of a set, and the fields of a hash, in any."""
+    if what == "flows.children":
+        return sorted(answer.items, key=str)
+    if what != "exchange" or all(job.steps is None for job in answer.jobs):
+        return answer
+    return replace(answer, jobs=tuple(_with_rows_in_order(job) for job in answer.jobs))
+
+
+def _with_rows_in_order(job: Claimed) -> Claimed:
+    return (
+        job if job.steps is None else replace(job, steps=replace(job.steps, rows=dict(sorted(job.steps.rows.items()))))
+    )
 
 
 class RemoteStore:
