@@ -1,9 +1,10 @@
 """What a store should answer, as plain lists and dicts: slow, obvious, and never wrong about order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from toril.model import (
+    MAX_DELAY,
     Cancelled,
     Claim,
     Completed,
@@ -15,13 +16,31 @@ from toril.model import (
     Outcome,
     Precedence,
     Released,
+    Rest,
     Rested,
     Retried,
     RunStatus,
+    SignalOutcome,
     Snoozed,
+    StepKind,
     Verdict,
 )
 from toril.model.states import FINISHED, State
+
+
+@dataclass(frozen=True)
+class OracleRow:
+    """What is recorded of a step."""
+
+    kind: StepKind
+    seq: int
+    reruns: int
+    attempt: int
+    until: int | None
+    text: str
+
+
+_GIVES_WAY = (StepKind.FAILED, StepKind.RETRY)
 
 
 @dataclass
@@ -43,6 +62,29 @@ class OracleJob:
     ran_alone: bool = False
     max_stalls: int = 1
     cancelling: str | None = None
+    rows: dict[str, OracleRow] = field(default_factory=dict)
+    numbers: int = 0  # of rows
+    reruns: int = 0
+    epoch: int = 0
+    inbox: list[str] = field(default_factory=list)
+    rests: tuple[Rest, ...] = ()  # for which it rests
+
+    def write(self, kind: StepKind, key: str, until: int | None, text: str) -> OracleRow:
+        self.numbers += 1
+        row = self.rows[key] = OracleRow(kind, self.numbers, self.reruns, self.attempts_made, until, text)
+        return row
+
+    def run_again(self, *, since: int | None) -> None:
+        """By hand; with `since`, without what was recorded from that number on."""
+        self.reruns += 1
+        self.attempts_made = self.stalls = 0
+        self.expires_at = None
+        if since is not None:
+            self.epoch += 1
+            self.rows = {key: row for key, row in self.rows.items() if row.seq < since}
+
+    def rests_for(self, signal: str) -> bool:
+        return any(wait.name == signal for rest in self.rests for wait in rest.signals)
 
 
 @dataclass
@@ -98,6 +140,7 @@ class Oracle:
             if job.id in places:
                 places.remove(job.id)
         job.suspect = False
+        job.rests = ()
 
     def order(self, state: State) -> list[str]:
         match state:
@@ -117,7 +160,11 @@ class Oracle:
                 return []
 
     def counts(self) -> Counts:
-        return Counts(paused=self.paused, **{state.value: len(self.order(state)) for state in State})
+        states = {state.value: len(self.order(state)) for state in State}
+        return Counts(paused=self.paused, resting=len(self.resting()), **states)
+
+    def resting(self) -> set[str]:
+        return {job.id for job in self.jobs.values() if job.rests}
 
     # the steps
 
@@ -125,6 +172,7 @@ class Oracle:
         new = {job.id for job in jobs if job.id is not None and job.id not in self.jobs}
         fresh = len(new) + sum(job.id is None for job in jobs)
         held = len(self.waiting) + len(self.suspects) + len(self.delayed) + len(self.order(State.PRIORITIZED))
+        held -= len(self.resting())
         return self.max_waiting is None or not fresh or held + fresh <= self.max_waiting
 
     def add(self, new: NewJob) -> str:
@@ -145,7 +193,7 @@ class Oracle:
 
     def promote_due(self) -> None:
         for identity in [i for i in self.order(State.DELAYED) if self.jobs[i].due <= self.now]:
-            self.delayed.remove(identity)
+            self.take_out(self.jobs[identity])
             self.back(self.jobs[identity])
 
     def claim(self, claim: Claim) -> tuple[list[str], Gate | None]:
@@ -201,7 +249,7 @@ class Oracle:
         if verdict is not Verdict.OK:
             return verdict
         job = self.jobs[lease.id]
-        if job.cancelling is not None and isinstance(outcome, Retried | Snoozed | Released):
+        if job.cancelling is not None and isinstance(outcome, Retried | Snoozed | Released | Rested):
             outcome = Cancelled(job.cancelling)
         if isinstance(outcome, Retried) and job.attempts_made + 1 >= job.new.attempts:
             outcome = Failed(outcome.failure)
@@ -225,7 +273,7 @@ class Oracle:
             case Released():
                 self.front(job)
             case Rested():
-                raise AssertionError("flows have an oracle of their own")
+                raise AssertionError("whether it rests is for `rest` to say")
         return verdict
 
     def end(self, job: OracleJob, ending: RunStatus) -> None:
@@ -236,7 +284,9 @@ class Oracle:
         if keep.count == 0:
             del self.jobs[job.id]
             return
-        job.state = state
+        job.state, job.rests = state, ()
+        if state is State.COMPLETED:
+            job.inbox.clear()
         kept = self.completed if state is State.COMPLETED else self.failed
         kept.append(job.id)
         if keep.count is not None:
@@ -275,8 +325,77 @@ class Oracle:
         job = self.jobs.get(identity)
         if job is None or job.state not in FINISHED:
             return False
+        anew = 0 if job.state is State.COMPLETED else None
         self.take_out(job)
-        job.attempts_made = job.stalls = 0
-        job.expires_at = None
+        job.run_again(since=anew)
         self.back(job)
         return True
+
+    # durable steps
+
+    def record(self, lease: Lease, key: str, kind: StepKind, until: int | None, text: str) -> Verdict:
+        verdict = self.holds(lease)
+        if verdict is Verdict.OK:
+            job = self.jobs[lease.id]
+            if key not in job.rows or job.rows[key].kind in _GIVES_WAY:
+                job.write(kind, key, until, text)
+        return verdict
+
+    def receive(self, lease: Lease, key: str, signal: str) -> OracleRow | None:
+        """With a lease that holds: the row that there is then, if the wait is over."""
+        job = self.jobs[lease.id]
+        row = job.rows.get(key)
+        if row is not None and row.kind not in {StepKind.WAIT, *_GIVES_WAY}:
+            return row
+        until = row.until if row is not None and row.kind is StepKind.WAIT else None
+        if job.inbox:
+            return job.write(StepKind.RECEIVED, key, until, f'["{signal}",null] {job.inbox.pop(0)}')
+        if until is not None and until <= self.now:
+            return job.write(StepKind.RECEIVED, key, until, "null")
+        return None
+
+    def rest(self, job: OracleJob, rests: tuple[Rest, ...]) -> bool:
+        """Whether it rests now; otherwise it goes to the front."""
+        job.stalls, job.expires_at = 0, None
+        times = []
+        for rest in rests:
+            row = job.rows.get(rest.key)
+            if row is None or row.kind in _GIVES_WAY:
+                until = None if rest.delay is None else self.now + rest.delay
+                row = job.write(rest.kind, rest.key, until, rest.text)
+            times.append(row.until if row.kind is rest.kind else self.now)
+        known = [until for until in times if until is not None]
+        if any(until <= self.now for until in known) or (job.inbox and any(rest.signals for rest in rests)):
+            return False
+        job.rests = rests
+        self.delay(job, min(known, default=self.now + MAX_DELAY))
+        return True
+
+    def deliver(self, identity: str, signal: str, payload: str) -> SignalOutcome:
+        job = self.jobs.get(identity)
+        if job is None:
+            return SignalOutcome.MISSING
+        if job.state in FINISHED:
+            return SignalOutcome.ENDED
+        job.inbox.append(payload)
+        if not job.rests_for(signal):
+            return SignalOutcome.KEPT
+        self.take_out(job)
+        self.front(job)
+        return SignalOutcome.WOKEN
+
+    def promote(self, job: OracleJob) -> None:
+        """Its sleeps are over."""
+        for rest in job.rests:
+            row = job.rows[rest.key]
+            if row.kind is rest.kind is StepKind.SLEEP:
+                job.rows[rest.key] = replace(row, until=min(row.until or 0, self.now))
+        self.take_out(job)
+        self.back(job)
+
+    def rewind(self, identity: str, to: str | None) -> None:
+        job = self.jobs[identity]
+        since = 0 if to is None else job.rows[to].seq
+        self.take_out(job)
+        job.run_again(since=since)
+        self.back(job)

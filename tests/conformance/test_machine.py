@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.conformance.dumps import keys_of
-from tests.conformance.oracle import Oracle
+from tests.conformance.oracle import Oracle, OracleJob, OracleRow
 from tests.kinds import ASKED_FOR, GUARDED, POSTGRES, REDIS, postgres_of, redis_of
 from tests.proof import prove
+from toril.codec.steps import dump_waits, load_step
 from toril.engines.postgres import PostgresEngine
 from toril.engines.redis import RedisEngine
 from toril.engines.sql.transaction import Transaction
@@ -27,6 +28,7 @@ from toril.model import (
     Call,
     Cancelled,
     Claim,
+    Claimed,
     Completed,
     Failed,
     Failure,
@@ -35,10 +37,13 @@ from toril.model import (
     Lease,
     Limits,
     NewJob,
+    NewSignal,
     Outcome,
     Pause,
     Precedence,
     Released,
+    Rest,
+    Rested,
     Resume,
     Retried,
     RunStatus,
@@ -48,7 +53,12 @@ from toril.model import (
     SetMaxWaiting,
     SetPriority,
     Settlement,
+    SignalOutcome,
+    SignalWait,
     Snoozed,
+    StepKind,
+    StepReport,
+    StepVerdict,
     Verdict,
 )
 from toril.model.states import NOT_STARTED, State
@@ -57,6 +67,7 @@ from toril.testing import ManualClock
 
 T = TypeVar("T")
 
+WAITS = (SignalWait("s"),)
 KEEPS = st.sampled_from([Keep(count=0), KEEP_ALL, Keep(count=3)])
 JOBS = st.builds(
     NewJob,
@@ -74,6 +85,12 @@ OUTCOMES: st.SearchStrategy[Outcome] = st.sampled_from(
         Completed(), Completed('"r"'), Failed(Failure("f")), Retried(Failure("r")), Retried(Failure("r"), 50),
         Snoozed(20),
         Released(), Cancelled("c"),
+        Rested(rests=(Rest(key="nap", kind=StepKind.SLEEP, delay=20),)),
+        Rested(rests=(Rest(key="wait", kind=StepKind.WAIT, text=dump_waits(WAITS), signals=WAITS),)),
+        Rested(rests=(
+            Rest(key="nap", kind=StepKind.SLEEP, delay=300),
+            Rest(key="wait", kind=StepKind.WAIT, text=dump_waits(WAITS), delay=50, signals=WAITS),
+        )),
     ]
 )  # fmt: skip
 
@@ -159,9 +176,67 @@ class EngineMachine(RuleBasedStateMachine):
                 known.starts, known.fence, known.attempts_made, known.stalls, known.data,
             )  # fmt: skip
             assert job.suspect is known.ran_alone
+            self._must_have_steps(job, known)
         if again:
             assert self.wait(self.engine.exchange("q", [], claim, call=call)) == answer
         self.leases += [job.lease for job in answer.jobs]
+
+    def _must_have_steps(self, job: Claimed, known: OracleJob) -> None:
+        """What the claim brings of its steps."""
+        if not (known.rows or known.reruns or known.epoch):
+            assert job.steps is None
+            return
+        assert job.steps is not None
+        assert (job.steps.reruns, job.steps.epoch) == (known.reruns, known.epoch)
+        assert {key: _row(key, text) for key, text in job.steps.rows.items()} == known.rows
+
+    @precondition(lambda self: self.leases)
+    @rule(
+        data=st.data(),
+        key=st.sampled_from(["a", "b", "nap"]),
+        row=st.sampled_from([("d", "1"), ("e", '["K","r",[]]'), ("t", '[1,"K","r"]'), ("z", ""), ("v", "3")]),
+        delay=st.sampled_from([0, 30]),
+    )
+    def record(self, data: st.DataObject, key: str, row: tuple[str, str], delay: int) -> None:
+        lease, kind = data.draw(st.sampled_from(self.held() or self.leases)), StepKind(row[0])
+        timed = kind in {StepKind.RETRY, StepKind.SLEEP}
+        report = StepReport(lease, key, kind, row[1], delay=delay if timed else None)
+        call = self.call()
+        (answer,) = answers = self.wait(self.engine.steps.record("q", [report], call=call))
+        until = self.clock.now() + delay if timed else None
+        assert answer.verdict.value == self.oracle.record(lease, key, kind, until, row[1]).value
+        if answer.verdict is StepVerdict.OK:
+            assert answer.steps == len(self.oracle.jobs[lease.id].rows)
+        assert self.wait(self.engine.steps.record("q", [report], call=call)) == answers
+
+    @precondition(lambda self: self.held())
+    @rule(data=st.data())
+    def receive(self, data: st.DataObject) -> None:
+        lease, call = data.draw(st.sampled_from(self.held())), self.call()
+        answer = self.wait(self.engine.steps.receive(lease, "wait", WAITS, call=call))
+        assert answer.verdict is StepVerdict.OK
+        assert (None if answer.row is None else _row("wait", answer.row)) == self.oracle.receive(lease, "wait", "s")
+        assert self.wait(self.engine.steps.receive(lease, "wait", WAITS, call=call)) == answer
+
+    @rule(data=st.data(), payload=st.sampled_from(["1", '"x"']))
+    def deliver(self, data: st.DataObject, payload: str) -> None:
+        (identity, *_) = self.some_ids(data)
+        call, signal = self.call(), NewSignal(name="s", payload=payload, job_id=identity)
+        (answer,) = answers = self.wait(self.engine.steps.deliver("q", [signal], call=call))
+        ended = {SignalOutcome.MISSING, SignalOutcome.ENDED}  # a dead letter has ended, for the oracle it is gone
+        found = self.oracle.deliver(identity, "s", payload)
+        assert answer.outcome is found or {answer.outcome, found} == ended
+        assert self.wait(self.engine.steps.deliver("q", [signal], call=call)) == answers
+
+    @rule(data=st.data())
+    def rewind(self, data: st.DataObject) -> None:
+        (identity, *_) = self.some_ids(data)
+        job = self.oracle.jobs.get(identity)
+        to = data.draw(st.sampled_from([None, *([] if job is None else job.rows)]))
+        changed = self.wait(self.engine.steps.rewind("q", identity, to, call=self.call()))
+        assert bool(changed.done) is (job is not None and job.state is not State.ACTIVE)
+        if changed.done:
+            self.oracle.rewind(identity, to)
 
     @precondition(lambda self: self.held())
     @rule(data=st.data(), outcomes=st.lists(OUTCOMES, min_size=1, max_size=4))
@@ -199,6 +274,10 @@ class EngineMachine(RuleBasedStateMachine):
                 case Released() if not wanted_stopped:
                     released.append(settlement)
                     self.oracle.jobs[settlement.lease.id].state = State.WAITING  # no longer held by anyone
+                case Rested(rests=rests) if not wanted_stopped:
+                    if not self.oracle.rest(self.oracle.jobs[job], rests):
+                        released.append(settlement)
+                        self.oracle.jobs[job].state, self.oracle.jobs[job].ran_alone = State.WAITING, False
                 case Completed():
                     completed.append(settlement)
                     self.oracle.jobs[settlement.lease.id].state = State.WAITING
@@ -206,7 +285,8 @@ class EngineMachine(RuleBasedStateMachine):
                     self.oracle.settle(settlement.lease, settlement.outcome)
         for settlement in [*completed, *reversed(released)]:
             self.oracle.jobs[settlement.lease.id].state = State.ACTIVE
-            assert self.oracle.settle(settlement.lease, settlement.outcome) is Verdict.OK
+            outcome = Released() if isinstance(settlement.outcome, Rested) else settlement.outcome
+            assert self.oracle.settle(settlement.lease, outcome) is Verdict.OK
         return verdicts
 
     @precondition(lambda self: self.leases)
@@ -254,8 +334,7 @@ class EngineMachine(RuleBasedStateMachine):
         delayed = [i for i in ids if i in self.oracle.delayed]
         assert list(changed.done) == delayed
         for identity in delayed:
-            self.oracle.take_out(self.oracle.jobs[identity])
-            self.oracle.back(self.oracle.jobs[identity])
+            self.oracle.promote(self.oracle.jobs[identity])
 
     def _cancel(self, data: st.DataObject) -> None:
         ids = self.some_ids(data)
@@ -297,15 +376,15 @@ class EngineMachine(RuleBasedStateMachine):
         job = self.oracle.jobs.get(identity)
         if job is not None:
             job.data = "[]"
-            if job.state is State.DELAYED:
+            if job.state is State.DELAYED and not job.rests:
                 self.oracle.take_out(job)
                 self.oracle.delay(job, self.clock.now() + delay)
-        assert len(changed.done) == (0 if job is None else 2 if job.state is State.DELAYED else 1)
+        assert len(changed.done) == (0 if job is None else 2 if job.state is State.DELAYED and not job.rests else 1)
 
     def _drain(self, data: st.DataObject) -> None:
         states = data.draw(st.sets(st.sampled_from(sorted(NOT_STARTED)), min_size=1))
         swept = self.wait(self.engine.drain("q", states=frozenset(states), call=self.call()))
-        gone = {i for state in states for i in self.oracle.order(state)}
+        gone = {i for state in states for i in self.oracle.order(state)} - self.oracle.resting()
         assert set(swept.ids) == gone
         for identity in gone:
             self.oracle.take_out(self.oracle.jobs[identity])
@@ -347,6 +426,11 @@ class EngineMachine(RuleBasedStateMachine):
                 )  # fmt: skip
 
     @invariant()
+    def those_that_rest_are_listed(self) -> None:
+        found = self.wait(self.engine.steps.resting("q", limit=1000)).items
+        assert {job.id for job in found} == self.oracle.resting()
+
+    @invariant()
     def every_end_is_recorded_once(self) -> None:
         for ending in RunStatus:
             runs = self.wait(self.engine.runs("q", ending, limit=1000)).items
@@ -363,6 +447,13 @@ class EngineMachine(RuleBasedStateMachine):
                 assert self.wait(check_keys(self.engine)) == []
             case _:
                 raise AssertionError(f"nobody has said what contradicts itself in {self.engine!r}")
+
+
+def _row(key: str, text: str) -> OracleRow:
+    """A row as the store has it."""
+    row = load_step(key, text)
+    assert row is not None
+    return OracleRow(row.kind, row.seq, row.reruns, row.attempt, row.until, row.text)
 
 
 def check_tables(engine: SqliteEngine) -> list[str]:
