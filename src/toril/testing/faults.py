@@ -34,6 +34,7 @@ __all__ = ["CALLS", "Death", "FlakyStore", "Killed", "Place", "WatchedStore"]
 
 _NEVER = {"open", "close", "health", "twin"}
 CALLS = {name for name, _ in inspect.getmembers(Engine, inspect.isfunction) if not name.startswith("_")} - _NEVER
+_FLAKY_PARTS: Final = frozenset({"steps", "flows"})
 
 
 class FlakyStore:
@@ -56,6 +57,8 @@ class FlakyStore:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
+        if name in _FLAKY_PARTS:
+            return _FlakyPart(found, self._call)
         return partial(self._call, found) if name in CALLS else found
 
     async def _call(self, method: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
@@ -70,6 +73,17 @@ class FlakyStore:
     def _lose(self, what: str) -> EngineUnavailable:
         self.lost += 1
         return EngineUnavailable(f"the {what} was lost, as the test asked for")
+
+
+class _FlakyPart:
+    """The steps or the flows of such a store."""
+
+    def __init__(self, part: object, call: Callable[..., Any]) -> None:
+        self._part = part
+        self._call = call
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(self._call, getattr(self._part, name))
 
 
 # Where a worker can be killed: before the handler begins, after it has returned, after its end is stored; before and
