@@ -43,7 +43,7 @@ def test_a_plan_of_any_kind_gives_the_same_trace_when_it_is_read_from_its_file(s
 
     assert replayed(*map(str, paths), hash_seed="7") == [result.hash for result in results]
     assert len({result.hash for result in results}) == len(SAMPLED)
-    assert {result.world for result in results} == {"fleet", "agenda", "flows", "circuits"}
+    assert {result.world for result in results} == {"fleet", "agenda", "flows", "circuits", "steps"}
 
 
 def replayed(*plans: str, hash_seed: str) -> list[str]:
