@@ -12,7 +12,7 @@ from tests.faults.fleet import SLOW, fleet
 from tests.faults.nursery import until
 from tests.faults.test_supervisor import add, counts, records
 from toril import App
-from toril.model import Claim, JobRow
+from toril.model import Claim, JobRow, Lease
 from toril.model.states import State
 
 
@@ -66,34 +66,42 @@ def remove(url: str, job: str) -> None:
     asyncio.run(removed())
 
 
-def stall(url: str, data: object) -> str:
-    """A job that has stalled with some worker that is gone."""
+def hold(url: str, data: object) -> Lease:
+    """A job that a worker, which is gone, still holds."""
 
-    async def stalled() -> str:
+    async def held() -> Lease:
         async with App(url) as app:
-            job = await app.queue("stage").add("hold", data)
-            claim = Claim(want=1, token="gone", lease=30_000, worker="gone")
+            await app.queue("stage").add("hold", data)
+            claim = Claim(want=1, token="gone", lease=60_000, worker="gone")
             (taken,) = (await app.store.exchange("stage", [], claim)).jobs
-            await app.store.recover("stage", dead=[taken.lease], cause="a crash")
-            return job.id
+            return taken.lease
 
-    return asyncio.run(stalled())
+    return asyncio.run(held())
+
+
+def stall(url: str, lease: Lease) -> None:
+    async def stalled() -> None:
+        async with App(url) as app:
+            await app.store.recover("stage", dead=[lease], cause="a crash")
+
+    asyncio.run(stalled())
 
 
 @pytest.mark.covers("F117")
 def test_a_spare_process_runs_a_suspect_while_all_others_go_on(url: str, tmp_path: Path) -> None:
     """Nobody makes way for it, and nobody is in its company."""
+    lease = hold(url, 1.5)  # before a worker of the fleet could take the job
     with fleet(url, tmp_path, ALIVE_CONCURRENCY="2", ALIVE_SECOND="stage") as run:
         run.until_up()
         (long,) = add(url, "hold", 600)
         worker = run.until_noted(long, "start").pid
 
-        suspect = stall(url, 1.5)
-        spare = run.until_noted(f"stage:{suspect}", "start").pid
+        stall(url, lease)
+        spare = run.until_noted(f"stage:{lease.id}", "start").pid
         (beside,) = add(url, "hold", 0)
         assert run.until_noted(beside, "end").pid == worker
 
-        run.until_noted(f"stage:{suspect}", "end")
+        run.until_noted(f"stage:{lease.id}", "end")
         assert spare != worker
         assert run.of(long, "end") == []
         run.send_all(signal.SIGKILL)
