@@ -399,6 +399,24 @@ async def test_impossible_gathers_are_refused(job: StepJob) -> None:
     await job.run(handler)
 
 
+@pytest.mark.parametrize("kind", ["task", "function", "value"])
+async def test_a_gather_of_what_is_no_coroutine_begins_nothing(job: StepJob, kind: str) -> None:
+    ran: list[str] = []
+
+    async def branch(name: str) -> None:
+        ran.append(name)
+
+    async def handler(ctx: AttemptSteps) -> None:
+        given: dict[str, Any] = {"task": asyncio.ensure_future(branch("task")), "function": branch, "value": 1}
+        with pytest.raises(InvalidOption, match="branches of a gather are coroutines"):
+            await ctx.gather(branch("before"), given[kind], branch("after"))
+        given["task"].cancel()
+        await ctx.sleep("nap", delay=DAY)
+
+    assert keys(await asyncio.wait_for(job.run(handler), 5)) == ["nap"], "the job can rest after it"
+    assert ran == []
+
+
 async def test_without_its_lease_a_branch_that_waits_learns_so(job: StepJob) -> None:
     async def handler(ctx: AttemptSteps) -> Any:
         return await ctx.gather(ctx.wait_for({APPROVAL: bool}), ctx.step("slow", job.clock.sleep, (5,)))

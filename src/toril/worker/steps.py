@@ -568,6 +568,8 @@ class AttemptSteps:
         """Run these beside each other, each within its own scope. If one fails, no more begin, and those that rest are
         left; steps under way end first."""
         try:
+            for each in branches:
+                _check_branch(each)
             check_int("the number of branches of a gather", len(branches), 0, MAX_BRANCHES)
             if limit is not None:
                 check_int("limit", limit, 1, MAX_BRANCHES)
@@ -576,7 +578,7 @@ class AttemptSteps:
             root = stored_key(scope, name, None, number)
         except BaseException:
             for each in branches:
-                each.close()
+                _abandon(each)
             raise
         parent, places = _branch.get(), None if limit is None else asyncio.Semaphore(limit)
         made = [_Branch(branch_scope(root, n), parent, places) for n in range(len(branches))]
@@ -601,9 +603,11 @@ class AttemptSteps:
 
     def _branch_ended(self, branch: _Branch, coroutine: Coroutine[Any, Any, Any], task: "asyncio.Task[Any]") -> None:
         """One that has failed keeps the job from resting until its gather has raised that."""
-        coroutine.close()  # of one that never began
-        self._active += _has_failed(task)
-        self._doze(branch)
+        try:
+            coroutine.close()  # of one that never began
+        finally:
+            self._active += _has_failed(task)
+            self._doze(branch)
 
     def _wake(self, branch: _Branch) -> None:
         self._active += 1
@@ -950,6 +954,21 @@ def _with_parents(branch: _Branch | None) -> Iterator[_Branch]:
     while branch is not None:
         yield branch
         branch = branch.parent
+
+
+def _check_branch(given: object) -> None:
+    if isinstance(given, asyncio.Future):
+        raise InvalidOption("the branches of a gather are coroutines, not tasks: pass summarize(ctx, url) itself")
+    if not inspect.iscoroutine(given):
+        raise InvalidOption(f"the branches of a gather are coroutines, not {preview(given)}")
+
+
+def _abandon(given: Any) -> None:
+    """What was given as a branch is not going to run."""
+    if isinstance(given, asyncio.Future):
+        given.cancel()
+    elif inspect.iscoroutine(given):
+        given.close()
 
 
 async def _run_branch(branch: _Branch, coroutine: Coroutine[Any, Any, T]) -> T:
