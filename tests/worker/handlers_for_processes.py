@@ -68,6 +68,16 @@ def naps(ctx: SyncJobContext[str]) -> list[Any]:
     return [ctx.attempt, ctx.version("layout", 3), ctx.step("after", _append, ctx.data) > 0]
 
 
+def swallows(ctx: SyncJobContext[str]) -> str:
+    try:
+        ctx.sleep("nap", 0.01)
+    except BaseException:
+        if ctx.data == "raises":
+            raise ValueError("while it is left") from None
+        return "before its sleep was over"
+    return f"attempt {ctx.attempt}"
+
+
 def calls(ctx: SyncJobContext[None]) -> None:
     ctx.call("talk", Task(App("memory://").queue("q", {"talk": talk}), talk).new("x"))
 

@@ -225,6 +225,23 @@ async def test_plain_functions_rest(tmp_path: Path, executor: str) -> None:
     assert rested == ["naps"]
 
 
+@pytest.mark.parametrize("executor", ["thread", "process"])
+@pytest.mark.parametrize("how", ["returns", "raises"])
+async def test_a_plain_function_that_catches_its_rest_rests_anyway(
+    executor: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, rested = App("memory://"), list[str]()
+    made = handler(in_processes.swallows, executor=executor)  # type: ignore[arg-type]
+    queue = app.queue("q", {"swallows": made}, retry=Retry(1))
+    app.on("parked", lambda event: rested.append(event.job_name))
+    async with working(app):
+        job = await queue.add("swallows", how, result_ttl=600)
+        assert await job.result(30) == "attempt 1"
+
+    assert rested == ["swallows"]
+    assert f"job {job.id} of queue q rests, but its handler has caught Resting" in caplog.text
+
+
 async def test_a_function_in_a_process_of_its_own_cannot_call_other_jobs() -> None:
     app = App("memory://")
     queue = app.queue("q", {"calls": handler(in_processes.calls, executor="process")}, retry=Retry(1))

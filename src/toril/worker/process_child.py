@@ -42,6 +42,7 @@ from toril.model import (
     Progress,
     RecordedSteps,
     Report,
+    Rested,
     StepAnswer,
     StepReport,
     StepVerdict,
@@ -175,13 +176,16 @@ class _Connection:
         except Resting as resting:
             return _rested(job, resting.rested)
         except BaseException as error:
+            if (rested := self._swallowed()) is not None:
+                return {**_rested(job, rested), "caught": True}
             return {"raised": _error_as_json(error)}
-        if returned is None:
-            return {"result": "null", "structured": False}
-        try:
-            return {"result": entry.result.encode(returned), "structured": isinstance(returned, Result)}
-        except Exception as error:  # the work is done, even if its result cannot be sent
-            return {"unfit": error_text(error)[:_LONGEST]}
+        if (rested := self._swallowed()) is not None:
+            return {**_rested(job, rested), "caught": True}
+        return _completed(entry, returned)
+
+    def _swallowed(self) -> Rested | None:
+        """What the job rests for, although the function has caught `Resting`."""
+        return None if self._steps is None or self._signal.aborted else self._steps.rested
 
     async def report(self, report: Report) -> Verdict:
         text = getattr(report, {"LogLine": "line", "DataUpdate": "data"}.get(type(report).__name__, "value"))
@@ -266,6 +270,15 @@ def _rested(job: Claimed, rested: Any) -> dict[str, Any]:
     if rested.children:
         return {"raised": _error_as_json(UsageError(_no_children(job)))}
     return {"rested": [asdict(rest) for rest in rested.rests]}
+
+
+def _completed(entry: RegisteredHandler, returned: Any) -> dict[str, Any]:
+    if returned is None:
+        return {"result": "null", "structured": False}
+    try:
+        return {"result": entry.result.encode(returned), "structured": isinstance(returned, Result)}
+    except Exception as error:  # the work is done, even if its result cannot be sent
+        return {"unfit": error_text(error)[:_LONGEST]}
 
 
 def _stack() -> str:

@@ -86,6 +86,8 @@ class ProcessPool:
             idle.append(child)
         else:
             self._end(child)
+        if "caught" in answer:
+            reporter.rests_anyway()
         return _result(entry, answer)
 
     def close(self) -> None:

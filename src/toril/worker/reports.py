@@ -137,8 +137,12 @@ class AttemptReports:
         stopping = self._signal.aborted or isinstance(error, asyncio.CancelledError)
         if steps.rested is None or steps.again or stopping or isinstance(error, Resting | BaseExceptionGroup):
             return
-        log.warning("job %s of queue %s rests, but its handler has caught Resting", *_names(self._claimed))
+        self.rests_anyway()
         raise Resting(steps.rested) from error
+
+    def rests_anyway(self) -> None:
+        """The handler has caught `Resting`, which changes nothing."""
+        log.warning("job %s of queue %s rests, but its handler has caught Resting", *_names(self._claimed))
 
     def job(self, claimed: Claimed) -> Job[Any]:
         return self._services.job(claimed)
