@@ -1,6 +1,8 @@
 """When a run ends by resting: sleeps, waits, calls, and branches that rest beside others that run."""
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +10,18 @@ import pytest
 from tests.worker.step_store import StepJob
 from toril import App, JobContext, LeaseLost, Retry
 from toril.errors import InvalidOption, Resting, StepClash, StepFailed
-from toril.model import Child, ChildState, Rested, SignalWait, StepKind, StepVerdict
+from toril.model import (
+    BATCH,
+    Child,
+    ChildState,
+    Claimed,
+    FlowNode,
+    Rested,
+    SignalWait,
+    StepKind,
+    StepVerdict,
+    Verdict,
+)
 from toril.policy.retry import Fixed
 from toril.worker.steps import AttemptSteps
 
@@ -346,6 +359,46 @@ async def test_tasks_that_are_no_branches_count_as_quiet_after_some_turns(job: S
 
     assert sorted(keys(await job.run(handler))) == ["nap-1", "nap-2"]
     assert await job.finish(handler) == [1, 2]
+
+
+async def turns() -> None:
+    """As long as a store takes to answer."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("called", [1, 2 * BATCH // 3])
+async def test_a_job_does_not_rest_while_a_call_looks_for_its_children(
+    job: StepJob, monkeypatch: pytest.MonkeyPatch, called: int
+) -> None:
+    app = App("memory://")
+    queue = app.queue("reports", {"report": lambda _: None})
+    read, add = job.reports.children, job.reports.add_children
+
+    async def slow_read(claimed: Claimed) -> list[Child]:
+        await turns()
+        return await read(claimed)
+
+    async def slow_add(claimed: Claimed, nodes: Sequence[FlowNode]) -> Verdict:
+        await turns()
+        return await add(claimed, nodes)
+
+    monkeypatch.setattr(job.reports, "children", slow_read)
+    monkeypatch.setattr(job.reports, "add_children", slow_add)
+
+    async def pipeline(ctx: AttemptSteps, name: str) -> None:
+        await ctx.call(name, [queue.new("report") for _ in range(called)])
+        await ctx.step(f"after-{name}", int)
+
+    async def handler(ctx: AttemptSteps) -> None:
+        await asyncio.gather(pipeline(ctx, "a"), pipeline(ctx, "b"), ctx.sleep("nap", delay=DAY))
+
+    assert sorted(keys(await job.run(handler))) == ["a", "b", "nap"], "it rests for all of them"
+    assert len(job.store.children) == 2 * called
+    for ref, child in list(job.store.children.items()):
+        job.store.children[ref] = replace(child, state=ChildState.COMPLETED)
+    assert keys(await job.run(handler)) == ["nap"], "the steps after the calls have run"
+    assert {"after-a", "after-b"} <= job.store.rows.keys()
 
 
 async def test_a_task_group_that_rests_is_one_rest(job: StepJob) -> None:

@@ -549,7 +549,8 @@ class AttemptSteps:
         recorded, missing = row is not None, row is None
         while True:
             if not missing:
-                found = {child.ref: child for child in await self._reporter.children(self._claimed)}
+                with self._busy():
+                    found = {child.ref: child for child in await self._reporter.children(self._claimed)}
                 children = [found[ref] for ref in called if ref in found]
                 missing = len(children) < len(called)
                 if not missing and all(child.state is not ChildState.OPEN for child in children):
@@ -736,8 +737,9 @@ class AttemptSteps:
             entry.over.set_exception(Resting(self.rested))
 
     async def _add_children(self, nodes: tuple[FlowNode, ...]) -> None:
-        if nodes and await self._reporter.add_children(self._claimed, nodes) is not Verdict.OK:
-            raise self._lost()
+        with self._busy():
+            if nodes and await self._reporter.add_children(self._claimed, nodes) is not Verdict.OK:
+                raise self._lost()
 
     # the beginning and the end of everything that a handler asks for
 
