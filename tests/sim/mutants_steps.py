@@ -89,6 +89,15 @@ def _flushed_later(original: Original) -> Original:
     return begin
 
 
+def _forgotten_at_rest(original: Original) -> Original:
+    async def record(self: AttemptSteps) -> None:
+        if asyncio.current_task() is self._watch:
+            self._failures.clear()
+        await original(self)
+
+    return record
+
+
 def _whichever_attempt(_: Original) -> Original:
     def recorded(self: AttemptSteps, key: str, what: str, *kinds: StepKind) -> Any:
         text = self._rows.get(key)
@@ -233,6 +242,9 @@ def _mutants() -> Iterator[Mutant]:
     yield Mutant("failure_after_next", "a failure is recorded after the next step has begun", (
         (AttemptSteps, "begin", _flushed_later),
     ))  # fmt: skip
+    yield Mutant("rests_without_failure", "a job rests before a failure that was caught is recorded", (
+        (AttemptSteps, "_record_failures", _forgotten_at_rest),
+    ))  # fmt: skip
     yield Mutant("old_failure", "the failure of an older attempt is believed", (
         (AttemptSteps, "_recorded", _whichever_attempt),
     ))  # fmt: skip
@@ -273,16 +285,17 @@ _FOUND_BY = {
     "signal_stays": (1, "S5"),
     "timeout_not_recorded": (0, "S6"),
     "timeout_anew": (0, "S6"),
-    "sleep_anew": (4, "S2"),
+    "sleep_anew": (5, "S2"),
     "sleep_by_own_clock": (10, "S6"),
     "failure_after_next": (1, "S8"),
-    "old_failure": (2, "S2"),
+    "rests_without_failure": (4, "S8"),
+    "old_failure": (3, "S2"),
     "rerun_not_counted": (6, "S8"),
     "epoch_grows": (6, "S8"),
     "rewind_leaves_one": (2, "S9"),
     "stalls_kept": (0, "S8"),
     "rest_spends": (0, "S8"),
-    "rests_beside_step": (2, "S4"),
+    "rests_beside_step": (2, "S8"),
     "scopes_by_arrival": (0, "S2"),
     "rest_swallowed": (0, "S6"),
     "seat_kept": (0, "S7"),

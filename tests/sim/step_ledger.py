@@ -120,12 +120,18 @@ class Run:
     under_way: Counter[str] = field(default_factory=Counter)
     at_work: int = 0  # branches that do something outside of steps
     failures: dict[str, str] = field(default_factory=dict)  # keys and reasons
+    caught: list[str] = field(default_factory=list)  # keys of steps whose failure the handler has caught
     told_to_rest: bool = False
     signal: Any = None
 
     def counts(self, row: StepRow | None) -> bool:
         """Whether a failure, or tries, are of this attempt."""
         return row is not None and (row.reruns, row.attempt) == (self.reruns, self.attempt)
+
+    def has_failed(self, key: str) -> bool:
+        """Whether it is recorded that this step has failed in this attempt."""
+        row = self.rows.get(key)
+        return row is not None and row.kind is StepKind.FAILED and self.counts(row)
 
 
 class StepWatch(Watch):
@@ -161,8 +167,7 @@ class StepWatch(Watch):
         if row is not None and row.kind is StepKind.RETRY and run.counts(row) and (row.until or 0) > self._time():
             self.journal.violated("S6", f"step {key} of {run.job.id} is tried again before its time: {row}")
         for each in caught:
-            before = run.rows.get(each)
-            if before is None or before.kind is not StepKind.FAILED or not run.counts(before):
+            if not run.has_failed(each):
                 text = f"step {key} of {run.job.id} begins, and the failure of {each} before it is not recorded"
                 self.journal.violated("S8", text)
         if run.told_to_rest:
@@ -315,6 +320,8 @@ class StepWatch(Watch):
         run = self._runs[lease.id, lease.token]
         if isinstance(outcome, Rested) and (+run.under_way or run.at_work):
             self.journal.violated("S11", f"{job.id} rests, and {dict(+run.under_way)} are under way, {run.at_work}")
+        if isinstance(outcome, Rested) and (left := [key for key in run.caught if not run.has_failed(key)]):
+            self.journal.violated("S8", f"{job.id} rests, and the failures of {left} are not recorded")
         if run.told_to_rest and isinstance(outcome, Completed | Failed | Retried):
             self.journal.violated("S6", f"{job.id} was told to rest, and ends as {outcome}")
         asked = run.signal is None or run.signal.aborted

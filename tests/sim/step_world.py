@@ -161,6 +161,7 @@ class _Player:
             if not act["caught"]:
                 raise
             scope.caught.append(key)
+            self._run.caught.append(key)
             return
         self._watch.returned(self._run, key, value, tag)
 

@@ -323,6 +323,52 @@ async def test_a_job_with_a_branch_that_has_failed_is_not_told_to_rest(job: Step
     assert "gather[0]/compensate" in job.store.rows
 
 
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_failure_that_was_caught_is_recorded_before_the_job_rests(job: StepJob, plain: bool) -> None:
+    ran: list[str] = []
+
+    async def boom() -> None:
+        ran.append("boom")
+        await turns()
+        raise ValueError("no")
+
+    async def tolerates(ctx: AttemptSteps) -> str:
+        with pytest.raises(StepFailed):
+            await ctx.step("boom", boom)
+        return "tolerated"
+
+    async def naps(ctx: AttemptSteps) -> None:
+        await ctx.sleep("one", delay=DAY)
+        await ctx.sleep("two", delay=DAY)
+
+    async def handler(ctx: AttemptSteps) -> list[Any]:
+        if plain:
+            return [*await asyncio.gather(tolerates(ctx), naps(ctx))]
+        return await ctx.gather(tolerates(ctx), naps(ctx))
+
+    await job.run(handler)
+    assert [row.kind for key in job.store.rows if "boom" in key and (row := job.store.row(key))] == [StepKind.FAILED]
+    assert await job.finish(handler) == ["tolerated", None]
+    assert ran == ["boom"]
+
+
+async def test_a_failure_that_cannot_be_recorded_reaches_who_would_rest(job: StepJob) -> None:
+    async def boom() -> None:
+        await turns()
+        job.store.verdict = StepVerdict.LOST
+        raise ValueError("no")
+
+    async def tolerates(ctx: AttemptSteps) -> None:
+        with pytest.raises(StepFailed):
+            await ctx.step("boom", boom)
+
+    async def handler(ctx: AttemptSteps) -> None:
+        await ctx.gather(tolerates(ctx), ctx.sleep("nap", delay=DAY))
+
+    with pytest.raises(LeaseLost):
+        await asyncio.wait_for(job.run(handler), 5)
+
+
 @pytest.mark.parametrize("deep", [False, True])
 async def test_a_step_is_not_tried_again_in_a_branch_that_is_left(job: StepJob, deep: bool) -> None:
     tries: list[int] = []

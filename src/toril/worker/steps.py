@@ -719,22 +719,32 @@ class AttemptSteps:
 
     async def _leave_when_quiet(self) -> None:
         """Tasks of the handler that are not branches are not known; after some turns of the loop in which none of them
-        has done anything, they count as quiet."""
+        has done anything, they count as quiet. Failures that the handler has caught are recorded before it is left."""
         try:
             while self._is_quiet():
                 moves = self._moves
                 for _ in range(_QUIET_TURNS):
                     await yield_to_ready()
-                if moves == self._moves and self._is_quiet():
+                if moves != self._moves or not self._is_quiet():
+                    continue
+                if not self._failures:
                     self._leave()
+                    return
+                await self._record_failures()
+        except (Exception, Resting) as error:
+            self._leave_by(error)
         finally:
             self._watch = None
 
     def _leave(self) -> None:
         nodes = {node.ref: node for entry in self._open for node in entry.children}
         self.rested = Rested(tuple(nodes.values()), rests=tuple(entry.rest for entry in self._open))
+        self._leave_by(Resting(self.rested))
+
+    def _leave_by(self, error: BaseException) -> None:
         for entry in self._open:
-            entry.over.set_exception(Resting(self.rested))
+            if not entry.over.done():
+                entry.over.set_exception(error)
 
     async def _add_children(self, nodes: tuple[FlowNode, ...]) -> None:
         with self._busy():
@@ -751,6 +761,9 @@ class AttemptSteps:
         if self.rested is not None:
             raise Resting(self.rested)
         self._check_left()
+        await self._record_failures()
+
+    async def _record_failures(self) -> None:
         if self._failures:
             async with self._recording_failures:  # whoever comes meanwhile goes on after it
                 while self._failures:
@@ -832,9 +845,7 @@ class AttemptSteps:
         self.again = True
         if self.rested is None:
             self.rested = Rested()
-            for entry in self._open:
-                if not entry.over.done():
-                    entry.over.set_exception(Resting(self.rested))
+            self._leave_by(Resting(self.rested))
         raise Resting(self.rested)
 
     async def _write(self, report: StepReport) -> StepAnswer:
