@@ -460,6 +460,19 @@ async def test_rows_that_are_not_asked_for_are_told(job: StepJob, calls: Calls) 
     assert job.reports.lines == ["recorded, but not asked for: old"]
 
 
+async def test_a_timeout_within_a_function_is_not_told_as_that_of_its_step(job: StepJob) -> None:
+    async def slow() -> None:
+        raise TimeoutError
+
+    async def handler(ctx: AttemptSteps) -> None:
+        await ctx.step("slow", slow, timeout=60_000)
+
+    with pytest.raises(StepFailed) as found:
+        await job.run(handler)
+    assert found.value.kind == "TimeoutError"
+    assert "its timeout of" not in found.value.reason
+
+
 async def test_a_version_is_old_for_jobs_that_have_begun_with_older_code(job: StepJob, calls: Calls) -> None:
     async def handler(ctx: AttemptSteps) -> int:
         number = await ctx.version("layout", 2)

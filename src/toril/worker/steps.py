@@ -411,11 +411,9 @@ class AttemptSteps:
             if error.job_id is None:
                 raise
             return _FailedTry(error)
-        except TimeoutError as error:
-            if timeout is not None and not error.args:
-                why = f"step {info.name!r} ran for longer than its timeout of {timeout / 1000:g} s"
-                return _FailedTry(TimeoutError(why).with_traceback(error.__traceback__))
-            return _FailedTry(error)
+        except _TimeIsOver as error:
+            why = f"step {info.name!r} ran for longer than its timeout of {(timeout or 0) / 1000:g} s"
+            return _FailedTry(TimeoutError(why).with_traceback(error.__traceback__))
         except Exception as error:
             return _FailedTry(error)
         finally:
@@ -921,6 +919,10 @@ class AttemptSteps:
         return self._now + int((self._services.clock.monotonic() - self._heard_at) * 1000)
 
 
+class _TimeIsOver(TimeoutError):
+    """A step has run for longer than its own timeout."""
+
+
 class _FailedTry:
     """The error of a try that has failed."""
 
@@ -1099,7 +1101,7 @@ async def _run_here(call: Callable[[], Any], timeout: float | None) -> Any:
     try:
         value, error = answers.get(timeout=timeout)
     except Empty:
-        raise TimeoutError from None
+        raise _TimeIsOver from None
     if error is not None:
         raise error
     return value
@@ -1142,7 +1144,7 @@ async def _in_time(coroutine: Coroutine[Any, Any, T], timeout: float | None, clo
         return await task
     except asyncio.CancelledError:
         if late and task.cancelled():
-            raise TimeoutError from None
+            raise _TimeIsOver from None
         task.cancel()
         raise
     finally:
