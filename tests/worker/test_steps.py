@@ -489,6 +489,45 @@ async def test_a_version_is_old_for_jobs_that_have_begun_with_older_code(job: St
     assert [await job.run(handler) for _ in range(2)] == [0, 0]
 
 
+async def test_a_version_is_new_in_each_branch_of_a_new_job(job: StepJob) -> None:
+    async def branch(ctx: AttemptSteps, late: int) -> int:
+        await ctx.sleep("nap", delay=1_000 * late)
+        return await ctx.version("layout", 3)
+
+    async def handler(ctx: AttemptSteps) -> list[int]:
+        return await ctx.gather(branch(ctx, 1), branch(ctx, 2))
+
+    assert await job.finish(handler) == [3, 3]
+
+
+async def test_a_version_is_old_in_a_branch_that_has_begun_with_older_code(job: StepJob, calls: Calls) -> None:
+    edited = False
+
+    async def branch(ctx: AttemptSteps) -> int:
+        number = await ctx.version("layout", 3) if edited else 0
+        await ctx.step("a", calls.double, (1,))
+        return number
+
+    async def handler(ctx: AttemptSteps) -> list[int]:
+        return await ctx.gather(branch(ctx))
+
+    assert await job.run(handler) == [0]
+    edited = True
+    assert [await job.run(handler) for _ in range(2)] == [[0], [0]]
+
+
+async def test_a_failure_of_an_earlier_attempt_does_not_make_a_version_old(job: StepJob, calls: Calls) -> None:
+    job.store.put("a", StepKind.FAILED, '["ValueError","no",[]]', None)
+    job.store.attempts_made = 1
+
+    async def handler(ctx: AttemptSteps) -> int:
+        number = await ctx.version("layout", 2)
+        await ctx.step("a", calls.double, (1,))
+        return number
+
+    assert await job.run(handler) == 2
+
+
 async def test_a_run_replays_until_something_new_happens(job: StepJob, calls: Calls) -> None:
     seen: list[bool] = []
 

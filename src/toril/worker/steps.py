@@ -510,15 +510,18 @@ class AttemptSteps:
         return self._row(key, answer.row, "a wait", StepKind.WAIT, StepKind.RECEIVED)
 
     def version(self, name: str, newest: int) -> Coroutine[Any, Any, int]:
-        """The recorded number. Otherwise `newest`, unless earlier code has recorded steps that are still to be asked
-        for; then 0."""
-        return self._version(self.draw(name), check_int("a version", newest, 0, 2**53))
+        """The recorded number. Otherwise `newest`, unless earlier code has recorded steps in this scope that are still
+        to be asked for; then 0."""
+        branch = _branch.get()
+        scope = "" if branch is None else branch.scope
+        return self._version(self.draw(name), scope, check_int("a version", newest, 0, 2**53))
 
-    async def _version(self, key: str, newest: int) -> int:
+    async def _version(self, key: str, scope: str, newest: int) -> int:
         await self.begin()
         row = self._recorded(key, "a version", StepKind.VERSION)
         if row is None:
-            number = 0 if any(other not in self._asked for other in self._rows) else newest
+            ahead = (other for other in self._rows if other not in self._asked and other.startswith(scope))
+            number = 0 if any(self._holds(load_step(other, self._rows[other])) for other in ahead) else newest
             answer = await self._record(StepReport(self._lease, key, StepKind.VERSION, str(number)))
             if answer.row is None:
                 return number
@@ -883,11 +886,13 @@ class AttemptSteps:
         text = self._rows.get(key)
         if text is None:
             return None
-        row, attempt = load_step(key, text), (self._reruns, self._claimed.attempts_made)
-        passing = row is not None and row.kind in {StepKind.FAILED, StepKind.RETRY}
-        if row is not None and passing and (row.reruns, row.attempt) != attempt:
+        if not self._holds(load_step(key, text)):
             return None
         return self._row(key, text, what, *kinds)
+
+    def _holds(self, row: StepRow | None) -> bool:
+        passing = row is not None and row.kind in {StepKind.FAILED, StepKind.RETRY}
+        return row is None or not passing or (row.reruns, row.attempt) == (self._reruns, self._claimed.attempts_made)
 
     def _row(self, key: str, text: str | None, what: str, *kinds: StepKind) -> StepRow:
         row = None if text is None else load_step(key, text)
