@@ -19,7 +19,7 @@ from toril import (
     TransientError,
 )
 from toril.context import StopReason, current_step
-from toril.errors import InvalidName, JobCancelled, StepChanged, StepClash, StepFailed, StepsTooLarge
+from toril.errors import EngineUnavailable, InvalidName, JobCancelled, StepChanged, StepClash, StepFailed, StepsTooLarge
 from toril.model import Rested, SignalWait, StepKind, StepVerdict
 from toril.worker.steps import AttemptSteps
 
@@ -487,6 +487,32 @@ async def test_a_version_is_old_for_jobs_that_have_begun_with_older_code(job: St
 
     await job.run(before)
     assert [await job.run(handler) for _ in range(2)] == [0, 0]
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_an_attempt_that_is_told_to_stop_during_an_outage_says_so(job: StepJob, ended: bool) -> None:
+    async def away(*_: Any, **__: Any) -> Any:
+        raise EngineUnavailable("away")
+
+    async def handler(ctx: AttemptSteps) -> str:
+        job.store.receive = away  # type: ignore[method-assign]
+        job.clock.later(9, lambda: job.signal.fire(StopReason.SHUTDOWN, "the worker is shutting down"))
+        await ctx.wait_for({SignalWait("approval"): bool})
+        return "never"
+
+    async def has_ended(ctx: AttemptSteps) -> str:
+        job.store.signals.append((SignalWait("approval"), "true"))
+        await ctx.wait_for({SignalWait("approval"): bool})
+        job.store.inbox = away  # type: ignore[method-assign]
+        job.clock.later(9, lambda: job.signal.fire(StopReason.SHUTDOWN, "the worker is shutting down"))
+        return "done"
+
+    async with job.clock.running():
+        if ended:
+            assert await job.run(has_ended) == "done"
+        else:
+            with pytest.raises(JobCancelled, match="shutting down"):
+                await job.run(handler)
 
 
 async def test_a_version_is_new_in_each_branch_of_a_new_job(job: StepJob) -> None:

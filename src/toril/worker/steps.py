@@ -45,6 +45,7 @@ from toril.errors import (
     StepClash,
     StepFailed,
     StepsTooLarge,
+    TorilError,
     Undecodable,
     error_text,
     preview,
@@ -87,7 +88,7 @@ from toril.policy.redaction import redacted
 from toril.policy.retry import Nature, Retry, delay_before_retry, lineage, nature_of
 from toril.runtime.clock import Clock, yield_to_ready
 from toril.runtime.hooks import StepChecks
-from toril.runtime.logs import Contact, outages
+from toril.runtime.logs import Contact, log, outages
 from toril.runtime.services import Tracing
 from toril.store.capabilities import StepStore
 
@@ -797,8 +798,13 @@ class AttemptSteps:
         missed = sorted(self._repeated - self._asked)
         if missed and (returned or self.rested is not None):
             self._differs(AssertionError(f"{_named(missed)}: {_MISSED}"))
-        if not returned or self.rested is not None:
-            return
+        if returned and self.rested is None:
+            try:
+                await self._tell_what_is_left()
+            except TorilError as error:  # the work is done
+                log.warning("what job %s has left of its steps was not looked at: %s", self._lease.id, error)
+
+    async def _tell_what_is_left(self) -> None:
         left = sorted((key for key in self._rows if key not in self._asked), key=self._number)
         if left:
             await self._log(f"recorded, but not asked for: {_named(left)}")
@@ -1264,7 +1270,7 @@ class StepWriter:
                     outages.tell(str(error))
                     self._contact.lost()
                     if all(signal.aborted for signal in signals):
-                        raise
+                        raise stopped(signals[0]) from error
                 else:
                     self._contact.made()
                     return answer
