@@ -394,6 +394,33 @@ async def test_an_inbox_has_room_for_a_megabyte(step_engine: Store) -> None:
         NewSignal(name="ok", job_id="1", payload=large + "é")
 
 
+@pytest.mark.parametrize("by", [None, "k"])
+async def test_what_a_job_rests_for_reaches_it_however_full_its_inbox_is(step_engine: Store, by: str | None) -> None:
+    async def deliver_one(text: str) -> SignalOutcome:
+        to: dict[str, Any] = {"job_id": lease.id} if by is None else {"key": by}
+        (outcome,) = await deliver(step_engine, NewSignal(name="ok", payload=text, **to))
+        return outcome
+
+    lease = (await running(step_engine)).lease
+    for name in ("many", "large"):
+        text = f'"{"x" * (MAX_SIGNAL - 2)}"' if name == "large" else "true"
+        while await send(step_engine, lease.id, name, text) is KEPT:
+            pass
+        there = len(await unread(step_engine, lease.id))
+        await resting(step_engine, lease, wait("ok", key=f"w-{name}", by=by))
+        assert await send(step_engine, lease.id, name, text) is FULL, "it rests for another"
+
+        assert await deliver_one('"wakes"') is WOKEN
+        assert await deliver_one('"one more"') is FULL, "it rests no more"
+
+        assert len(await unread(step_engine, lease.id)) == there + 1
+        lease = (await claim_one(step_engine)).lease
+        assert await payload(step_engine, lease, key=f"w-{name}", by=by) == '"wakes"'
+        if name == "many":
+            for n in range(there):
+                await receive(step_engine, lease, "many", key=f"many-{n}")
+
+
 @pytest.mark.covers("R273")
 async def test_a_signal_by_key_is_kept_for_whoever_will_wait(step_engine: Store, clock: ManualClock) -> None:
     lease = (await running(step_engine)).lease

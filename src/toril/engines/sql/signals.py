@@ -126,8 +126,7 @@ def _to_job(step: QueueChanges, job: Addressee, wait: SignalWait, signal: NewSig
     wakes = job.rests_for(wait)
     if signal.only_if_waiting and not wakes:
         return DeliveredSignal(SignalOutcome.NOT_WAITING, job.id)
-    count, size = tx.one(_SQL["unread"], (job.key,))
-    if count >= MAX_INBOX or size + len(signal.payload.encode()) > MAX_INBOX_BYTES:
+    if not wakes and not _has_room(tx, job, signal):
         return DeliveredSignal(SignalOutcome.FULL, job.id)
     put_signal(tx, row, job.key, SignalRow(0, signal.name, signal.payload, tx.now, signal.id, signal.key))
     tx.run(_SQL["note"], (job.key,))
@@ -138,6 +137,12 @@ def _to_job(step: QueueChanges, job: Addressee, wait: SignalWait, signal: NewSig
     step.event(EventKind.WAITING, job.id, prev="delayed")
     step.flush()
     return DeliveredSignal(SignalOutcome.WOKEN, job.id)
+
+
+def _has_room(tx: Transaction, job: Addressee, signal: NewSignal) -> bool:
+    """Whether the inbox has room for a signal that the job does not rest for: what wakes it is always let in."""
+    count, size = tx.one(_SQL["unread"], (job.key,))
+    return bool(count < MAX_INBOX and size + len(signal.payload.encode()) <= MAX_INBOX_BYTES)
 
 
 def _keep(tx: Transaction, row: QueueRow, signal: NewSignal) -> SignalOutcome:

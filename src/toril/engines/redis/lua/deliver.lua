@@ -1,5 +1,5 @@
 -- Send signals, in order: each to the inbox of its job, or by key to the job that waits for it, now or later. A job that
--- rests for one goes to the front of the line.
+-- rests for one goes to the front of the line, however full its inbox is.
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now, sender, number; the queue's name; for each name, key, job, id, ttl, `1` only if a job rests for it, payload
 -- Returns for each an outcome, and its job if that is known
@@ -50,7 +50,7 @@ local function to_job(job, name, key, id, only, payload)
   local place = rests_for(job, name, key)
   if only and not place then return {'not_waiting', job} end
   for i = 1, #inbox do bytes = bytes + #inbox[i][6] end
-  if #inbox >= N.inbox or bytes > N.inbox_bytes then return {'full', job} end
+  if not place and (#inbox >= N.inbox or bytes > N.inbox_bytes) then return {'full', job} end
   inbox[#inbox + 1] = {number(), name, key, id, now, payload}
   signals.save(P .. job, F.inbox, inbox)
   if place then wake(job, place) end
