@@ -30,6 +30,7 @@ from toril.model import (
     MAX_INBOX,
     MAX_INBOX_BYTES,
     MAX_KEPT_SIGNALS,
+    MAX_SENT_IDS,
     MAX_SIGNAL,
     MAX_STEPS,
     RECORDED_AT_ONCE,
@@ -45,12 +46,15 @@ from toril.model import (
     Released,
     Replay,
     Retried,
+    SentId,
     SignalOutcome,
     SignalRow,
     SignalWait,
     Snoozed,
     StepAnswer,
     StepVerdict,
+    TransferBatch,
+    TransferSettings,
     letter_id,
 )
 from toril.model.states import State
@@ -448,6 +452,85 @@ async def test_a_kept_signal_ends_with_its_ttl(step_engine: Store, clock: Manual
     assert not [line for lines in (await dump(step_engine)).values() for line in lines if "tell-tale" in line]
 
 
+@pytest.mark.covers("R272")
+@pytest.mark.parametrize("reader", ["later", "runs", "rests", "ended"])
+async def test_an_id_makes_a_second_signal_by_key_harmless_after_the_first_was_read(
+    step_engine: Store, clock: ManualClock, reader: str
+) -> None:
+    lease = (await running(step_engine)).lease
+    if reader == "rests":
+        await resting(step_engine, lease, wait("ok", by="k"))
+    elif reader == "runs":
+        await receive(step_engine, lease, by="k")
+    assert await post(step_engine, "k", payload="1", id="tell-tale", ttl=1_000) is (
+        WOKEN if reader == "rests" else KEPT
+    )
+    lease = (await claim_one(step_engine)).lease if reader == "rests" else lease
+    assert await payload(step_engine, lease, by="k") == "1"
+    if reader == "ended":
+        await settle(step_engine, lease)
+
+    clock.advance(999)
+    assert await post(step_engine, "k", payload="2", id="tell-tale") is DUPLICATE
+    assert await post(step_engine, "k", id="tell-tale", only_if_waiting=True) is DUPLICATE
+    other = (await running(step_engine)).lease
+    await resting(step_engine, other, wait("ok", by="k"))
+    (answer,) = await steps_of(step_engine).deliver("q", [NewSignal(name="ok", key="k", payload="3", id="tell-tale")])
+    assert answer == DeliveredSignal(DUPLICATE, other.id)
+    assert (await job(step_engine, other.id)).state is State.DELAYED
+    assert await post(step_engine, "another", id="tell-tale") is KEPT
+    assert await post(step_engine, "k", "another", id="tell-tale") is KEPT
+
+    clock.advance(1)
+    assert await post(step_engine, "k", payload="4", id="tell-tale") is WOKEN, "its ttl is over"
+    assert await post(step_engine, "k", payload="5", id="tell-tale") is DUPLICATE
+
+
+async def test_the_ids_of_signals_by_key_are_forgotten_with_their_ttl(step_engine: Store, clock: ManualClock) -> None:
+    for n in range(3):
+        lease = (await running(step_engine)).lease
+        await post(step_engine, "k", id=f"tell-tale-{n}", ttl=1_000)
+        await receive(step_engine, lease, by="k")
+        await settle(step_engine, lease)
+    clock.advance(999)
+    await step_engine.prune("q")
+    assert await post(step_engine, "k", id="tell-tale-0") is DUPLICATE
+    clock.advance(1)
+
+    assert await step_engine.prune("q", limit=2) >= 2
+    assert await step_engine.prune("q", limit=2) >= 1
+    assert not [line for lines in (await dump(step_engine)).values() for line in lines if "tell-tale" in line]
+
+
+async def test_the_id_of_a_signal_that_was_refused_is_not_known(step_engine: Store) -> None:
+    assert await post(step_engine, "k", id="x", only_if_waiting=True) is NOT_WAITING
+    lease = (await running(step_engine)).lease
+    await receive(step_engine, lease, by="k")
+    await deliver(step_engine, *[NewSignal(name="other", job_id=lease.id)] * MAX_INBOX)
+    assert await post(step_engine, "k", id="x") is FULL
+    await receive(step_engine, lease, "other", key="o")
+
+    assert await post(step_engine, "k", id="x") is KEPT
+
+
+async def test_a_queue_remembers_fifty_thousand_ids(step_engine: Store, clock: ManualClock) -> None:
+    until = clock.now() + 1_000
+    ids_before = tuple(SentId("ok", "k", f"id-{n}", until + n) for n in range(MAX_SENT_IDS))
+    settings = TransferSettings(
+        queue="q", paused=False, concurrency=None, rate=None, max_waiting=None, held_till=None, groups_set=None,
+        groups_declared=None, groups={}, numbers=0, fences=0, sent_ids=ids_before,
+    )  # fmt: skip
+    to = await step_engine.transfers.store_id()
+    await step_engine.transfers.import_batch(TransferBatch(1, "mark", to, (settings,)), sender="other")
+    assert await post(step_engine, "k", id="id-0") is DUPLICATE
+
+    assert await post(step_engine, "k", id="new", ttl=1) is KEPT, "what is remembered is not kept"
+
+    assert await post(step_engine, "k", id="id-1") is DUPLICATE
+    assert await post(step_engine, "k", id="new") is DUPLICATE
+    assert await post(step_engine, "k", id="id-0") is KEPT
+
+
 async def test_a_queue_keeps_ten_thousand_signals(step_engine: Store, clock: ManualClock) -> None:
     for at in range(0, MAX_KEPT_SIGNALS, 100):
         many = [NewSignal(name="ok", key=f"k{n}", ttl=1_000) for n in range(at, at + 100)]
@@ -671,7 +754,11 @@ async def test_signals_go_with_their_job(step_engine: Store) -> None:
     await send(step_engine, lease.id, payload='"tell-tale"', id="tell-tale")
     await send(step_engine, lease.id, "other", payload='"tell-tale"')
     await receive(step_engine, lease, by="tell-tale")
-    await post(step_engine, "tell-tale-too", payload='"tell-tale"')
+    await post(step_engine, "tell-tale-too", payload='"tell-tale"', id="tell-tale")
+    other = (await running(step_engine)).lease
+    await receive(step_engine, other, by="tell-tale-too")
+    await post(step_engine, "tell-tale-3", payload='"tell-tale"')
+    await settle(step_engine, other)
     await settle(step_engine, lease, Released())
     await step_engine.remove("q", [lease.id])
     assert len(traces(await dump(step_engine))) >= 1, "what is kept by key belongs to the queue"

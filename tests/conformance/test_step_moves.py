@@ -189,5 +189,10 @@ async def test_kept_signals_move_with_the_queue(ends: tuple[Store, Store], clock
     lease = (await running(target)).lease
     received = [await steps_of(target).receive(lease, key, [SignalWait("ok", "k")]) for key in ("a", "b", "c")]
     assert [None if each.row is None else each.row[-1] for each in received] == ["0", "2", None]
+    again = [NewSignal(name="ok", key="k", id=f"id-{n}") for n in range(3)]
+    (one, two, three) = await steps_of(target).deliver("q", again)
+    assert (one.outcome, two.outcome, three.outcome) == (
+        SignalOutcome.DUPLICATE, SignalOutcome.KEPT, SignalOutcome.DUPLICATE,
+    ), "ids move too, until their ttl"  # fmt: skip
     clock.advance(5_000)
     assert await steps_of(source).deliver("q", []) == []

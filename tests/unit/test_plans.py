@@ -44,7 +44,7 @@ def plan() -> Iterator[Callable[[str], list[str]]]:
 TABLES = {
     "file", "queues", "jobs", "ids", "line", "active", "events", "runs", "minutes", "logs", "results", "calls",
     "ageing", "starts", "pokes", "onces", "workers", "schedules", "dedups", "groups", "ring", "group_starts",
-    "steps", "recorded", "signals", "awaited", "kept_signals", "rests",
+    "steps", "recorded", "signals", "awaited", "kept_signals", "sent_ids", "rests",
     "j",  # jobs, as statements about groups call them
 }  # fmt: skip
 

@@ -35,6 +35,7 @@ MAX_INBOX_BYTES: Final = 1024 * 1024
 SIGNAL_IDS: Final = 1_000  # ids of signals that a job remembers: the newest
 MAX_KEPT_SIGNALS: Final = 10_000  # signals by key, of a queue, for which no job waits yet; and their bytes
 MAX_KEPT_SIGNAL_BYTES: Final = 64 * 1024 * 1024
+MAX_SENT_IDS: Final = 50_000  # ids of signals by key that a queue remembers until their ttl is over: the newest
 MAX_SIGNAL_TTL: Final = 31 * 86_400_000
 SIGNAL_TTL: Final = 86_400_000
 CLAIMED_STEP_BYTES: Final = 8 * 1024 * 1024  # of rows, from which on a claim takes no more jobs
@@ -257,8 +258,9 @@ class NewSignal:
 
 class SignalOutcome(StrEnum):
     """What became of a signal. `WOKEN`: a job that rested for it is ready. `KEPT`: it is in the inbox of its job, or
-    kept for whoever will wait for its key. `DUPLICATE`: one with this id came before. Of the others nothing is stored:
-    the job has ended, there is none, its inbox or the queue has no room, or nobody waits for it now."""
+    kept for whoever will wait for its key. `DUPLICATE`: one with this id came before, to this job or by this key.
+    Of the others nothing is stored: the job has ended, there is none, its inbox or the queue has no room, or nobody
+    waits for it now."""
 
     WOKEN = "woken"
     KEPT = "kept"
@@ -289,6 +291,16 @@ class SignalRow:
     id: str | None = None
     key: str | None = None
     until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SentId:
+    """The id of a signal that was sent by a key, which is known until then."""
+
+    name: str
+    key: str
+    id: str
+    until: int
 
 
 # Moving

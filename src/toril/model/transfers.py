@@ -13,7 +13,7 @@ from toril.model.jobs import Dedup, JobOptions, Keep, NewJob, RateLimit
 from toril.model.records import JobRow, RunRow
 from toril.model.schedules import ScheduleRow
 from toril.model.states import State
-from toril.model.steps import SignalRow, TransferSteps
+from toril.model.steps import SentId, SignalRow, TransferSteps
 from toril.model.values import fast_frozen_kw
 
 LOAD: Final = 500  # jobs per batch; a flow is moved as a whole, however large it is
@@ -129,7 +129,8 @@ Starts: TypeAlias = Sequence[tuple[int, int]]  # time, and how many
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferSettings:
     """A queue's settings, and its counters. `starts` are those within the window of a rate; `groups` has the limits of
-    single groups, and whether they are paused; `signals` are those kept by key, for which no job waits yet."""
+    single groups, and whether they are paused; `signals` are those kept by key, for which no job waits yet,
+    `sent_ids` says which were sent by key, oldest first."""
 
     queue: str
     paused: bool
@@ -145,6 +146,7 @@ class TransferSettings:
     starts: Starts = ()
     group_starts: Mapping[str, Starts] | None = None
     signals: Sequence[SignalRow] = ()
+    sent_ids: Sequence[SentId] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -343,7 +343,8 @@ class StepStore(Protocol):
         front of the line in the same step.
 
         A signal by key goes to the job that waits for that key, or is kept for `ttl`. One whose id is known has no
-        effect. Jobs that are delayed for any other reason, paused queues and running jobs are left as they are.
+        effect: a job knows the ids of those sent to it, and the queue, for their `ttl`, of those sent by key. Jobs that
+        are delayed for any other reason, paused queues and running jobs are left as they are.
         """
 
     async def rewind(

@@ -17,6 +17,7 @@ from toril.model import (
     MAX_KEPT_SIGNAL_BYTES,
     MAX_KEPT_SIGNALS,
     MAX_PRIORITY,
+    MAX_SENT_IDS,
     MAX_STEP_BYTES,
     MAX_STEPS,
     SIGNAL_IDS,
@@ -99,6 +100,8 @@ KEYS: Final = {
     "awaited": "toril:awaited",  # hash: signal and key -> the job that waits for it
     "kept_signals": "toril:kept-signals",  # hash: signal and key -> packed list of those that no job waits for yet
     "kept_till": "toril:kept-signals:till",  # zset: signal, key and number -> until when it is kept
+    "sent_ids": "toril:sent-ids",  # zset: signal, key and id of those sent by key -> their order
+    "sent_till": "toril:sent-ids:till",  # the same -> until when they are known
     "figures": "toril:figures",  # hash: what was counted in the minute under way; see `lib/metrics.lua`
     "figures_noted": "toril:figures:noted",  # string: attempts not counted there yet; see `lib/metrics.lua`
     "figures_past": "toril:figures:past",  # hash: "step:place" -> the same of a slice of so many minutes, as JSON
@@ -303,6 +306,7 @@ NUMBERS: Final = {
     "signal_ids": SIGNAL_IDS,  # that a job remembers
     "kept_signals": MAX_KEPT_SIGNALS,  # by key, for which no job waits yet, and their bytes
     "kept_signal_bytes": MAX_KEPT_SIGNAL_BYTES,
+    "sent_ids": MAX_SENT_IDS,  # of signals by key that a queue remembers
     "longest_rest": MAX_DELAY,  # ms, of a job that rests without a time; then it runs, and rests again
     "rest_last": 2**42,  # where those stand that wait for their children only: see LAST_MOMENT
 }

@@ -50,6 +50,7 @@ from toril.model import (
     OwnedKey,
     RunRow,
     RunStatus,
+    SentId,
     SignalRow,
     TransferBatch,
     TransferDeadLetter,
@@ -286,7 +287,7 @@ def dump_settings(item: TransferSettings) -> str:
         str(item.fences), limits, [[str(time), count] for time, count in item.starts],
         [part for name, starts in (item.group_starts or {}).items()
          for part in (name, [each for start in starts for each in start])],
-        list(map(_signal, item.signals)),
+        list(map(_signal, item.signals)), [[each.name, each.key, each.id, each.until] for each in item.sent_ids],
     ])  # fmt: skip
 
 
@@ -522,6 +523,7 @@ def _settings(
     starts: Sequence[str],
     of_groups: Sequence[Any],
     kept: Sequence[Any],
+    sent: Sequence[Any],
 ) -> TransferSettings:
     *known, by_hand, declared = settings
     read = settings_of([None, *known, None])
@@ -541,6 +543,7 @@ def _settings(
         starts=tuple(map(_start, starts)),
         group_starts=_starts(of_groups),
         signals=tuple(map(_signal_row, kept)),
+        sent_ids=tuple(SentId(*each) for each in sent),
     )
 
 

@@ -313,7 +313,7 @@ def _forget(tx: Transaction, row: QueueRow) -> None:
         tx.run(_SQL[name], (row.key,))
     for name in ("forget_groups", "forget_ring", "forget_starts"):
         tx.run(statement("groups", name), (row.key,))
-    for name in ("forget_kept", "forget_awaited"):
+    for name in ("forget_kept", "forget_sent", "forget_awaited"):
         tx.run(statement("signals", name), (row.key,))
     tx.run(_DELETE_QUEUE, (row.key,))
     tx.forget(row.name)

@@ -20,6 +20,7 @@ _SQL: Final = statements("maintenance")
 
 _OLD_GROUP_STARTS = statement("groups", "old_starts")
 _OLD_SIGNALS = statement("signals", "overdue")
+_OLD_SENT_IDS = statement("signals", "overdue_sent")
 _LONGEST_RATE = 31 * 86_400_000  # the longest window of a rate
 
 
@@ -59,6 +60,7 @@ def prune(tx: Transaction, queue: str, limit: int) -> int:
     removed += tx.run(_SQL["old_minutes"], (row.key, tx.now // 60_000 - MINUTES))
     if row.stepping & SIGNALS:
         removed += tx.run(_OLD_SIGNALS, (row.key, tx.now, limit))
+        removed += tx.run(_OLD_SENT_IDS, (row.key, tx.now, limit))
     if row.flows:
         removed += roll_back(tx, row, limit) + release_stuck_parents(tx, row)
     return removed + _prune_aged(QueueChanges(tx, row), limit)

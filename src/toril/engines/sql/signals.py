@@ -21,6 +21,7 @@ from toril.model import (
     MAX_INBOX_BYTES,
     MAX_KEPT_SIGNAL_BYTES,
     MAX_KEPT_SIGNALS,
+    MAX_SENT_IDS,
     SIGNAL_IDS,
     Call,
     DeliveredSignal,
@@ -29,6 +30,7 @@ from toril.model import (
     Lease,
     NewSignal,
     ReceivedSignal,
+    SentId,
     SignalOutcome,
     SignalRow,
     SignalWait,
@@ -40,10 +42,11 @@ from toril.model import (
 )
 from toril.policy.metrics import RECORDS, SIGNALLED
 
-__all__ = ["deliver", "inbox", "keep_signal", "put_signal", "receive"]
+__all__ = ["deliver", "inbox", "keep_signal", "put_signal", "receive", "remember_sent"]
 
 _SQL: Final = statements("signals")
 _REACHED_NOBODY: Final = (SignalOutcome.MISSING, SignalOutcome.ENDED)
+_TAKEN: Final = (SignalOutcome.WOKEN, SignalOutcome.KEPT)
 _OPEN: Final = (StepKind.WAIT, StepKind.FAILED, StepKind.RETRY)  # rows under which a signal may still be received
 
 
@@ -112,9 +115,15 @@ def _deliver(tx: Transaction, queue: str, signal: NewSignal) -> DeliveredSignal:
         return _to_job(QueueChanges(tx, row), job, wait, signal)
     row = tx.queue(queue)
     owner = tx.row(_ADDRESSEE, (tx.value(_SQL["awaits"], (row.key, signal.name, signal.key)),))
-    if owner is not None:
-        return _to_job(QueueChanges(tx, row), owner, wait, signal)
-    return DeliveredSignal(_keep(tx, row, signal))
+    if signal.id is not None and tx.one(_SQL["was_sent"], (row.key, signal.name, signal.key, signal.id, tx.now)):
+        return DeliveredSignal(SignalOutcome.DUPLICATE, None if owner is None else owner.id)
+    if owner is None:
+        answer = DeliveredSignal(_keep(tx, row, signal))
+    else:
+        answer = _to_job(QueueChanges(tx, row), owner, wait, signal)
+    if signal.key is not None and signal.id is not None and answer.outcome in _TAKEN:
+        remember_sent(tx, row, [SentId(signal.name, signal.key, signal.id, tx.now + signal.ttl)])
+    return answer
 
 
 def _to_job(step: QueueChanges, job: Addressee, wait: SignalWait, signal: NewSignal) -> DeliveredSignal:
@@ -147,9 +156,6 @@ def _has_room(tx: Transaction, job: Addressee, signal: NewSignal) -> bool:
 
 def _keep(tx: Transaction, row: QueueRow, signal: NewSignal) -> SignalOutcome:
     """Keep a signal by key for whoever will wait for it."""
-    place = (row.key, signal.name, signal.key)
-    if signal.id is not None and tx.one(_SQL["keeps"], (*place, signal.id, tx.now)) is not None:
-        return SignalOutcome.DUPLICATE
     if signal.only_if_waiting:
         return SignalOutcome.NOT_WAITING
     size = len(signal.payload.encode())
@@ -176,6 +182,17 @@ def keep_signal(tx: Transaction, row: QueueRow, signal: SignalRow) -> None:
     size = len(signal.payload.encode())
     place = (row.key, signal.name, signal.key, row.moves)
     tx.run(_SQL["keep"], (*place, signal.id, signal.at, signal.until, size, signal.payload))
+
+
+def remember_sent(tx: Transaction, row: QueueRow, ids: Sequence[SentId]) -> None:
+    """Remember that signals were sent by a key; of all of the queue, the newest."""
+    if not ids:
+        return
+    row.stepping |= SIGNALS
+    last: int = tx.value(_SQL["last_sent"], (row.key,)) or 0
+    rows = [(row.key, each.name, each.key, each.id, last + n, each.until) for n, each in enumerate(ids, 1)]
+    tx.run_all(_SQL["remember_sent"], rows)
+    tx.run(_SQL["trim_sent"], (row.key, last + len(ids) - MAX_SENT_IDS))
 
 
 def inbox(tx: Transaction, queue: str, identity: str, where: Kept) -> list[SignalRow]:

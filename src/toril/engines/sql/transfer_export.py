@@ -15,7 +15,7 @@ from toril.engines.sql.schedules import StoredSchedule, drop_run, view_of
 from toril.engines.sql.schema import Place, first_key, run_key
 from toril.engines.sql.statements import query, statement, statements
 from toril.engines.sql.transaction import QueueRow, Transaction, exists, keys_of
-from toril.engines.sql.transfer_steps import export_kept, export_steps, steps_of
+from toril.engines.sql.transfer_steps import export_kept, export_sent, export_steps, steps_of
 from toril.model import (
     KEEP_ALL,
     LOAD_BYTES,
@@ -28,6 +28,7 @@ from toril.model import (
     OnFailure,
     OwnedKey,
     RunStatus,
+    SentId,
     SignalRow,
     TransferBatch,
     TransferDeadLetter,
@@ -197,6 +198,7 @@ def _settings_text(
     starts: list[Any],
     of_groups: list[Any],
     kept: list[Any],
+    sent: list[Any],
 ) -> TransferSettings:
     settings = StoredSettings._make(row)
     by_hand, declared = settings.groups_set, settings.groups_declared
@@ -218,6 +220,7 @@ def _settings_text(
         starts=tuple((time, count) for time, count in starts),
         group_starts=group_starts,
         signals=tuple(SignalRow(n, name, text, at, known, word, till) for n, name, word, known, at, text, till in kept),
+        sent_ids=tuple(SentId(*each) for each in sent),
     )
 
 
@@ -493,7 +496,7 @@ def _settings(tx: Transaction, queue: str, to: str, _limit: int) -> list[str]:
         paused, row.concurrency, row.rate, row.max_waiting, row.held_till, row.groups_set, row.groups_declared
     )
     more = [tx.all(_SQL[name], (row.key,)) for name in ("groups", "starts", "group_starts")]
-    more.append(export_kept(tx, row))
+    more += (export_kept(tx, row), export_sent(tx, row))
     return [json.dumps(["settings", queue, settings, counted, *more], ensure_ascii=False)]
 
 

@@ -86,7 +86,7 @@ def put_settings(step: QueueChanges, item: TransferSettings) -> None:
     for name, starts in (item.group_starts or {}).items():
         for time, count in starts:
             tx.run(_GROUP_START, (row.key, name, time, count))
-    import_kept(tx, row, item.signals)
+    import_kept(tx, row, item.signals, item.sent_ids)
     step.arrived()
 
 

@@ -8,13 +8,13 @@ from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.recorded import recorded_job
 from toril.engines.sql.rests import await_keys
 from toril.engines.sql.schema import RECORDED, SIGNALS, STEPS, Place
-from toril.engines.sql.signals import keep_signal, put_signal
+from toril.engines.sql.signals import keep_signal, put_signal, remember_sent
 from toril.engines.sql.statements import statements
 from toril.engines.sql.transaction import QueueRow, Transaction
 from toril.errors import Undecodable
-from toril.model import MAX_DELAY, SignalRow, StepKind, TransferSteps
+from toril.model import MAX_DELAY, SentId, SignalRow, StepKind, TransferSteps
 
-__all__ = ["export_kept", "export_steps", "import_kept", "import_rest", "import_steps", "steps_of"]
+__all__ = ["export_kept", "export_sent", "export_steps", "import_kept", "import_rest", "import_steps", "steps_of"]
 
 _SQL: Final = statements("steps")
 _SIGNALS: Final = statements("signals")
@@ -91,6 +91,15 @@ def export_kept(tx: Transaction, row: QueueRow) -> _Exported:
     return kept
 
 
-def import_kept(tx: Transaction, row: QueueRow, signals: Sequence[SignalRow]) -> None:
+def export_sent(tx: Transaction, row: QueueRow) -> _Exported:
+    """Which signals were sent by a key: that leaves with the queue too."""
+    sent = tx.all(_SIGNALS["all_sent"], (row.key, tx.now)) if row.stepping & SIGNALS else []
+    if sent:
+        tx.run(_SIGNALS["forget_sent"], (row.key,))
+    return sent
+
+
+def import_kept(tx: Transaction, row: QueueRow, signals: Sequence[SignalRow], sent: Sequence[SentId]) -> None:
     for signal in signals:
         keep_signal(tx, row, signal)
+    remember_sent(tx, row, sent)

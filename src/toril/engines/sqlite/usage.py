@@ -37,6 +37,7 @@ def usage(tx: Transaction, name: str) -> Usage:
         ("minutes", (row.key,)),
         ("awaited", (row.key,)),
         ("kept_signals", (row.key,)),
+        ("sent_ids", (row.key,)),
     )
     for statement_name, parameters in beside:
         count, size = tx.one(_SQL[statement_name], parameters) or (0, 0)

@@ -299,6 +299,20 @@ CREATE TABLE toril.kept_signals (
 
 CREATE INDEX kept_signals_by_till ON toril.kept_signals (queue, till, size);
 
+-- Which signals were sent by a key, to know a second one by; also when they have been received. `number` is the order.
+CREATE TABLE toril.sent_ids (
+    queue integer NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    word text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    number bigint NOT NULL,
+    till bigint NOT NULL,
+    PRIMARY KEY (queue, name, word, id)
+);
+
+CREATE UNIQUE INDEX sent_ids_by_number ON toril.sent_ids (queue, number);
+CREATE INDEX sent_ids_by_till ON toril.sent_ids (queue, till);
+
 -- Jobs that rest, and why. Each stands delayed, or waiting for children.
 CREATE TABLE toril.rests (
     job bigint PRIMARY KEY,

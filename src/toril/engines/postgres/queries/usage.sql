@@ -29,4 +29,6 @@ SELECT (coalesce((SELECT sum(pg_column_size(r.*)) FROM toril.runs r WHERE r.queu
     + coalesce((SELECT sum(octet_length(name) + octet_length(word) + 80) FROM toril.awaited WHERE queue = $1), 0)
     + coalesce((SELECT sum(octet_length(text) + 2 * octet_length(name) + 2 * octet_length(word)
         + coalesce(octet_length(id), 0) + 80) FROM toril.kept_signals WHERE queue = $1), 0)
+    + coalesce((SELECT sum(2 * (octet_length(name) + octet_length(word) + octet_length(id)) + 140)
+        FROM toril.sent_ids WHERE queue = $1), 0)
     + coalesce((SELECT count(*) * 60 FROM toril.minutes WHERE queue = $1), 0))::bigint

@@ -9,7 +9,7 @@ local before = calls.recall()
 if before then return before end
 local mistake = context.wrong('list', K.wait, K.active) or context.wrong('stream', K.events)
   or context.wrong('zset', K.prioritized, K.delayed, K.waiting_children, K.marker, K.suspects, K.resting, K.kept_till,
-    K.completed, K.failed)
+    K.sent_ids, K.sent_till, K.completed, K.failed)
   or context.wrong('hash', K.meta, K.toril, K.awaited, K.kept_signals) or context.wrong('string', K.pc)
 if mistake then return mistake end
 
@@ -59,13 +59,19 @@ end
 
 local function by_key(name, key, id, ttl, only, payload)
   local wanted = signals.name_of(name, key)
-  local job = steps.used() and signals.waiter(wanted)
-  if job then return to_job(job, name, key, id, only, payload) end
-  if id ~= '' and signals.is_known(id, signals.kept(wanted), {}) then return {'duplicate', false} end
-  if only then return {'not_waiting', false} end
-  queue.register(ARGV[4])
-  local kept = signals.keep({number(), name, key, id, now, payload, now + tonumber(ttl)})
-  return {kept and 'kept' or 'full', false}
+  local job, till = steps.used() and signals.waiter(wanted) or false, now + tonumber(ttl)
+  if id ~= '' and signals.was_sent(wanted, id) then return {'duplicate', job} end
+  local answer
+  if job then
+    answer = to_job(job, name, key, id, only, payload)
+  elseif only then
+    answer = {'not_waiting', false}
+  else
+    queue.register(ARGV[4])
+    answer = {signals.keep({number(), name, key, id, now, payload, till}) and 'kept' or 'full', false}
+  end
+  if id ~= '' and (answer[1] == 'woken' or answer[1] == 'kept') then signals.remember_sent(wanted, id, till) end
+  return answer
 end
 
 local answer = {}

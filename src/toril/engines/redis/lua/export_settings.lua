@@ -8,7 +8,7 @@
 local before = export.under_way()
 if before then return before end
 local mistake = context.wrong('hash', K.meta, K.toril, K.group_own, K.group_starts, K.kept_signals) or context.wrong('stream', K.events)
-  or context.wrong('list', K.wait, K.paused) or context.wrong('zset', K.starts, K.kept_till)
+  or context.wrong('list', K.wait, K.paused) or context.wrong('zset', K.starts, K.kept_till, K.sent_ids, K.sent_till)
 if mistake then return mistake end
 local meta = call('HMGET', P .. K.meta, F.is_paused, F.concurrency, F.rate_max, F.rate_ms)
 local target, was_paused = (call('HGET', export.progress, 'queue:' .. ARGV[2]) or ''):match('^(%S+) (%d)$')
@@ -26,4 +26,4 @@ local of_groups = call('HGETALL', P .. K.group_starts)
 for i = 2, #of_groups, 2 do of_groups[i] = cmsgpack.unpack(of_groups[i]) end
 return export.send({{'settings', ARGV[2], paused, {meta[2], meta[3], meta[4], own[1], own[2], own[3], own[4], own[5]},
   {call('GET', P .. K.id), own[6]}, call('HGETALL', P .. K.group_own), call('ZRANGE', P .. K.starts, 0, -1), of_groups,
-  signals.take_kept()}})
+  signals.take_kept(), signals.take_sent()}})

@@ -32,7 +32,7 @@ if #sweep.ids < limit and known then
   for _, name in ipairs({K.id, K.meta, K.active, K.pc, K.marker, K.stalled, K.stalled_check, K.limiter, K.events, K.repeat,
     K.metrics_completed, K.metrics_failed, K.toril, K.deadlines, K.suspects, K.starts, K.runs_completed, K.runs_failed, K.runs_cancelled,
     K.results, K.results_till, K.ages, K.schedules, K.building, K.parked, K.seats, K.put_off, K.ring, K.till, K.group_starts,
-    K.group_own, K.resting, K.awaited, K.kept_signals, K.kept_till, K.figures, K.figures_noted, K.figures_past, K.figures_all}) do
+    K.group_own, K.resting, K.awaited, K.kept_signals, K.kept_till, K.sent_ids, K.sent_till, K.figures, K.figures_noted, K.figures_past, K.figures_all}) do
     call('DEL', P .. name, P .. name .. K.metrics_data)
   end
   call('SREM', W .. G.queues, ARGV[6])

@@ -5,7 +5,7 @@
 -- Events  none
 -- uses jobs groups dead_letters flows signals workers
 local mistake = context.wrong('hash', K.results, K.toril, K.kept_signals)
-  or context.wrong('zset', K.results_till, K.kept_till, K.ages, K.completed, K.failed)
+  or context.wrong('zset', K.results_till, K.kept_till, K.sent_ids, K.sent_till, K.ages, K.completed, K.failed)
 if mistake then return mistake end
 
 local limit = tonumber(ARGV[2])

@@ -18,7 +18,7 @@ for _, name in ipairs({K.id, K.meta, K.wait, K.paused, K.active, K.prioritized, 
   K.metrics_completed .. K.metrics_data, K.metrics_failed .. K.metrics_data, K.toril, K.deadlines, K.suspects, K.starts,
   K.runs_completed, K.runs_failed, K.runs_cancelled, K.results, K.results_till, K.building, K.ages, K.schedules, K.departed, K.parked, K.seats,
   K.put_off, K.ring, K.till, K.group_starts, K.group_own, K.figures, K.figures_noted, K.figures_past, K.figures_all,
-  K.resting, K.awaited, K.kept_signals, K.kept_till}) do
+  K.resting, K.awaited, K.kept_signals, K.kept_till, K.sent_ids, K.sent_till}) do
   own = own + size(P .. name, 100)
 end
 

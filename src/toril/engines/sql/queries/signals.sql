@@ -38,8 +38,28 @@ DELETE FROM signals WHERE job = ? AND number = ?
 DELETE FROM signals WHERE job = ? AND text IS NULL AND number <= (
     SELECT number FROM signals WHERE job = ? AND text IS NULL ORDER BY number DESC LIMIT 1 OFFSET ?)
 
--- name: keeps
-SELECT 1 FROM kept_signals WHERE queue = ? AND name = ? AND word = ? AND id = ? AND till > ?
+-- name: was_sent
+SELECT 1 FROM sent_ids WHERE queue = ? AND name = ? AND word = ? AND id = ? AND till > ?
+
+-- name: last_sent
+SELECT max(number) FROM sent_ids WHERE queue = ?
+
+-- name: remember_sent
+INSERT INTO sent_ids (queue, name, word, id, number, till) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (queue, name, word, id) DO UPDATE SET number = excluded.number, till = excluded.till
+
+-- name: trim_sent
+DELETE FROM sent_ids WHERE queue = ? AND number <= ?
+
+-- name: overdue_sent
+DELETE FROM sent_ids WHERE (queue, name, word, id) IN (
+    SELECT queue, name, word, id FROM sent_ids WHERE queue = ? AND till <= ? LIMIT ?)
+
+-- name: all_sent
+SELECT name, word, id, till FROM sent_ids WHERE queue = ? AND till > ? ORDER BY number
+
+-- name: forget_sent
+DELETE FROM sent_ids WHERE queue = ?
 
 -- name: kept_size
 SELECT count(*), coalesce(sum(size), 0) FROM kept_signals WHERE queue = ? AND till > ?

@@ -303,6 +303,20 @@ CREATE TABLE kept_signals (
 CREATE UNIQUE INDEX kept_signals_by_key ON kept_signals (queue, name, word, number);
 CREATE INDEX kept_signals_by_till ON kept_signals (queue, till, size);
 
+-- Which signals were sent by a key, to know a second one by; also when they have been received. `number` is the order.
+CREATE TABLE sent_ids (
+    queue INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    word TEXT NOT NULL,
+    id TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    till INTEGER NOT NULL,
+    PRIMARY KEY (queue, name, word, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX sent_ids_by_number ON sent_ids (queue, number);
+CREATE INDEX sent_ids_by_till ON sent_ids (queue, till);
+
 -- Jobs that rest, and why. Each stands in `line`, delayed or waiting for children.
 CREATE TABLE rests (
     job INTEGER PRIMARY KEY,

@@ -42,6 +42,10 @@ SELECT count(*), ifnull(sum(length(CAST(text AS BLOB)) + 2 * length(CAST(name AS
     + ifnull(length(CAST(id AS BLOB)), 0) + 40), 0)
 FROM kept_signals WHERE queue = ?
 
+-- name: sent_ids
+SELECT count(*), ifnull(sum(length(CAST(name AS BLOB)) + length(CAST(word AS BLOB)) + length(CAST(id AS BLOB)) + 60), 0)
+FROM sent_ids WHERE queue = ?
+
 -- name: runs
 SELECT count(*), ifnull(sum(length(CAST(text AS BLOB)) + length(id) + length(name) + ifnull(length(worker), 0)), 0)
 FROM runs WHERE key >= ? AND key < ?

@@ -99,8 +99,43 @@ function signals.drop_kept(wanted, is_over)
   return gone
 end
 
+-- Which signals were sent by a key, to know a second one by: also when they have been read.
+function signals.was_sent(wanted, id)
+  local till = call('ZSCORE', P .. K.sent_till, wanted .. '\0' .. id)
+  return till and tonumber(till) > now
+end
+
+function signals.forget_sent(members)
+  for i = 1, #members do
+    call('ZREM', P .. K.sent_ids, members[i])
+    call('ZREM', P .. K.sent_till, members[i])
+  end
+  return #members
+end
+
+-- Of all of the queue the newest are remembered.
+function signals.remember_sent(wanted, id, till)
+  local member, last = wanted .. '\0' .. id, call('ZREVRANGE', P .. K.sent_ids, 0, 0, 'WITHSCORES')[2]
+  local order = (tonumber(last) or 0) + 1
+  call('ZADD', P .. K.sent_ids, order, member)
+  call('ZADD', P .. K.sent_till, string.format('%.0f', till), member)
+  signals.forget_sent(call('ZRANGEBYSCORE', P .. K.sent_ids, '-inf', order - N.sent_ids))
+end
+
+-- They leave with the queue, in their order: of each its signal, key, id, and until when it is known.
+function signals.take_sent()
+  local found = {}
+  for _, member in ipairs(call('ZRANGE', P .. K.sent_ids, 0, -1)) do
+    local till = tonumber(call('ZSCORE', P .. K.sent_till, member) or 0)
+    local name, key, id = member:match('^(%Z*)%z(%Z*)%z(%Z*)$')
+    if till > now then found[#found + 1] = {name, key, id, till} end
+  end
+  call('DEL', P .. K.sent_ids, P .. K.sent_till)
+  return found
+end
+
 function signals.drop_old(limit)
-  local gone = 0
+  local gone = signals.forget_sent(call('ZRANGEBYSCORE', P .. K.sent_till, '-inf', now, 'LIMIT', 0, limit))
   for _, member in ipairs(call('ZRANGEBYSCORE', P .. K.kept_till, '-inf', now, 'LIMIT', 0, limit)) do
     gone = gone + signals.drop_kept(member:match('^(.*)%z%d+$'), function(each) return each[7] <= now end)
     call('ZREM', P .. K.kept_till, member)
