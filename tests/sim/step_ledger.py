@@ -142,6 +142,7 @@ class StepWatch(Watch):
         self.lease = 0  # ms, of every claim
         self.jobs: dict[str, StepJob] = {}
         self.kept: defaultdict[SignalWait, list[Sent]] = defaultdict(list)
+        self._sent: dict[tuple[SignalWait, str], int] = {}  # until when the ids of signals by key are known
         self._runs: dict[tuple[str, str], Run] = {}
         self._awaited: dict[SignalWait, str] = {}
         self._read: set[str] = set()  # payloads, each of which is sent once
@@ -554,17 +555,19 @@ class StepWatch(Watch):
         self._count(f"signal {answer.outcome.value}")
         wait = SignalWait(signal.name, signal.key)
         sent = Sent(wait, signal.payload, signal.id, self.now())
-        if signal.key is not None and wait not in self._awaited:
+        if signal.key is not None and signal.id is not None and self._sent.get((wait, signal.id), 0) > self.now():
+            right = SignalOutcome.DUPLICATE
+        elif signal.key is not None and wait not in self._awaited:
             right = self._keep(signal, sent)
         else:
             job = self.jobs.get(self._awaited.get(wait, "") if signal.job_id is None else signal.job_id)
             right = SignalOutcome.MISSING if job is None else self._deliver(job, wait, sent)
+        if signal.key is not None and signal.id is not None and right in {SignalOutcome.KEPT, SignalOutcome.WOKEN}:
+            self._sent[wait, signal.id] = self.now() + signal.ttl
         if right is not answer.outcome and {right, answer.outcome} != {SignalOutcome.MISSING, SignalOutcome.ENDED}:
             self.journal.violated("S5", f"{signal} was {answer.outcome}, and should be {right}")
 
     def _keep(self, signal: NewSignal, sent: Sent) -> SignalOutcome:
-        if signal.id is not None and any(each.id == signal.id for each in self._kept(sent.wait)):
-            return SignalOutcome.DUPLICATE
         self.kept[sent.wait].append(replace(sent, until=self.now() + signal.ttl))
         return SignalOutcome.KEPT
 
