@@ -1,6 +1,7 @@
 """What a PostgreSQL store does when it is opened."""
 
 import asyncio
+from typing import Any
 
 import psycopg
 import pytest
@@ -67,6 +68,40 @@ async def test_what_is_not_there_is_named_with_what_to_do() -> None:
         await PostgresEngine.from_url(postgres().url("nowhere")).open()
     with pytest.raises(EngineUnavailable, match="PostgreSQL at"):
         await PostgresEngine.from_url(f"postgresql://x@127.0.0.1:{free_port()}/x").open()
+
+
+@pytest.mark.parametrize("when", ["idle", "amid a call"])
+async def test_a_connection_of_an_event_loop_that_is_cut_is_an_error_at_once(when: str) -> None:
+    url = postgres().database()
+    engine = PostgresEngine.from_url(url)
+    await engine.open()
+    await engine.add("q", [NewJob(name="n")])
+    complaints = list[dict[str, Any]]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    with psycopg.connect(url) as holder, psycopg.connect(url, autocommit=True) as watcher:
+        adding = None
+        if when == "amid a call":
+            holder.execute("SELECT 1 FROM toril.standing FOR UPDATE")
+            adding = asyncio.create_task(engine.add("q", [NewJob(name="n")]))
+        condition = "wait_event_type = 'Lock'" if adding is not None else "application_name = 'toril'"
+        cut = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {condition}"
+        async with asyncio.timeout(30):
+            while not watcher.execute(cut.encode()).fetchall():  # noqa: ASYNC110 - it tells nobody that it waits
+                await asyncio.sleep(0.01)
+            if adding is not None:
+                with pytest.raises(EngineUnavailable):
+                    await adding
+                holder.rollback()
+            while True:
+                try:
+                    await engine.add("q", [NewJob(name="n")])
+                except EngineUnavailable:
+                    continue
+                break
+
+    assert complaints == []
+    assert (await engine.counts("q")).waiting == 2
+    await engine.close()
 
 
 async def test_a_cut_connection_is_an_error_once_and_then_made_anew() -> None:

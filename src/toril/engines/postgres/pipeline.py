@@ -41,7 +41,8 @@ class PostgresPipeline:
         self._names = 0
         self._new: list[bytes] = []  # statements that this flight prepares
         self._pg.enter_pipeline_mode()
-        self._loop.add_reader(self._pg.socket, self._readable)
+        self._socket = self._pg.socket  # libpq forgets it when the connection is lost
+        self._loop.add_reader(self._socket, self._readable)
 
     @classmethod
     async def connect(cls, address: PostgresAddress) -> "PostgresPipeline":
@@ -63,7 +64,7 @@ class PostgresPipeline:
     async def ask(self, *asks: Ask) -> list[Rows]:
         """The rows of each statement; the first error, once all have answered."""
         self._found, self._left, self._new = [], len(asks), []
-        self._answer = self._loop.create_future()
+        answer = self._answer = self._loop.create_future()
         try:
             for sql, values, formats in asks:
                 self._send(sql, values, formats)
@@ -72,7 +73,7 @@ class PostgresPipeline:
         except psycopg.Error as error:
             self._broken(error)
         # What was sent is carried out even if nobody waits for it any more: the connection is free once it is answered.
-        found = await asyncio.shield(self._answer)
+        found = await asyncio.shield(answer)
         for each in found:
             if isinstance(each, PostgresError):
                 raise each
@@ -97,12 +98,12 @@ class PostgresPipeline:
 
     def _flush(self) -> None:
         if self._pg.flush():
-            self._loop.add_writer(self._pg.socket, self._writable)
+            self._loop.add_writer(self._socket, self._writable)
 
     def _writable(self) -> None:
         try:
             if not self._pg.flush():
-                self._loop.remove_writer(self._pg.socket)
+                self._loop.remove_writer(self._socket)
         except psycopg.Error as error:
             self._broken(error)
 
@@ -138,9 +139,8 @@ class PostgresPipeline:
 
     def _broken(self, error: Exception) -> None:
         """The connection is gone. What was sent may have happened."""
-        socket = self._pg.socket
-        self._loop.remove_reader(socket)
-        self._loop.remove_writer(socket)
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
         self._pg.finish()
         self._found, self._left = [PostgresError(str(error), CUT_OFF)], 0
         self._end()
