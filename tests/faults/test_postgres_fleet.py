@@ -35,6 +35,7 @@ def server() -> Iterator[Postgres]:
     server.remove()
 
 
+@pytest.mark.covers("X11")
 def test_nothing_is_lost_when_workers_and_the_server_die(server: Postgres, tmp_path: Path) -> None:
     url = server.database()
 
