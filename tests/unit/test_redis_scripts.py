@@ -340,6 +340,6 @@ def test_the_page_on_architecture_counts_what_an_exchange_defines() -> None:
     defined = [re.findall(r"^function (\w+)\.", text, re.MULTILINE) for text in (fast, script("exchange").source)]
     (usual, few), (every, many) = [(len(found), len(set(found))) for found in defined]
 
-    assert f"{few} of {len(SUBJECTS)} Lua subjects on the fast path" in page
-    assert f"the script has {usual} functions from {few} subjects" in page
-    assert f"adds {every - usual} functions and makes it {many} subjects" in page
+    assert f"{few} of {len(SUBJECTS)} Lua modules on the fast path" in page
+    assert f"brings the script to {usual} functions from {few} modules" in page
+    assert f"adds {every - usual} functions and brings it to {many} modules" in page
